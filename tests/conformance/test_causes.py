@@ -25,7 +25,7 @@ from gradclip_conformance.causes.attribution import Options, choose, explain_all
 from gradclip_conformance.causes.facts import Seen, Tensor, raise_to_power
 from gradclip_conformance.causes.forms import list_norms
 from gradclip_conformance.causes.model import Explanation, Judged
-from gradclip_conformance.causes.subject import Subject
+from gradclip_conformance.causes.traits import Traits
 from gradclip_conformance.causes.unusual import is_overwritten
 from gradclip_conformance.causes.values import list_values
 from gradclip_conformance.judge.judging import judge
@@ -114,17 +114,17 @@ def test_factor_beyond_float64_is_compared_exactly(result: float) -> None:
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_doubtful_cause_stays_if_a_known_failure_names_it(is_known: bool) -> None:
-    found = Explanation.of("squares-underflow")
+def test_predicted_cause_stays_if_a_known_failure_names_it(is_known: bool) -> None:
+    found = Explanation.predict("squares-underflow")
     cells = [Options([found], is_known=is_known), Options([]), Options([])]
 
-    assert choose(cells, {"squares-underflow"}) == [found if is_known else None, None, None]
+    assert choose(cells) == [found if is_known else None, None, None]
 
 
 @pytest.mark.parametrize(("count", "named"), [(10, 9), (11, 0)])
 def test_cause_comes_before_a_symptom_that_its_cells_show_too(count: int, named: int) -> None:
     """A function that always returns zeros does so where squares overflow, too."""
-    cause, symptom = Explanation.of("squares-overflow"), Explanation.of("gradients-zeroed")
+    cause, symptom = Explanation.predict("squares-overflow"), Explanation.describe("gradients-zeroed")
     cells = [Options([cause, symptom] if number < 9 else [symptom]) for number in range(count)]
 
     assert choose(cells) == [cause] * named + [symptom] * (count - named)
@@ -191,9 +191,9 @@ def test_cause_that_the_calls_of_each_dtype_refute_does_not_explain_a_mixed_list
     case = make_case("global-norm.mixed-dtypes", "hand-made", "float16+float32", gradients, {"clip_norm": 1.0})
     # Squares may overflow in a mixed list alone, where they are added in the dtype of the first gradient.
     both = {"coefficient-rounded", "squares-overflow"}
-    subject = Subject(barred={"float16": both, "float32": {*both, "sign-flipped"}})
+    traits = Traits(barred={"float16": both, "float32": {*both, "sign-flipped"}})
 
-    assert subject.list_barred(Seen(case, [one.array for one in gradients])) == {"coefficient-rounded"}
+    assert traits.list_barred(Seen(case, [one.array for one in gradients])) == {"coefficient-rounded"}
 
 
 def test_bound_that_is_nearest_to_the_right_one_explains() -> None:

@@ -306,6 +306,9 @@ EXAMPLES = (
     Example(add_eps(1e-6), ORDINARY, ("eps-in-coefficient", 1e-6), "", REST, "float64"),
     Example(add_eps(0.0123), ORDINARY, ("eps-in-coefficient", 0.0123), "", REST, "float64"),
     Example(add_eps_to_maximum, ORDINARY, ("eps-beside-maximum", 1e-3), "", REST, "float64"),
+    Example(
+        multiply_by(lambda n, c: min(n, c) / (n + 0.01)), ORDINARY, ("eps-below-minimum", 0.01), "", REST, "float64"
+    ),
     Example(multiply_by(lambda n, c: -c / n if n > c else 1), ORDINARY, ("sign-flipped",), "", REST, "float64"),
     Example(multiply_by(lambda n, c: 0.75 * c / n if n > c else 1), ORDINARY, ("multiple", 0.75), "", REST, "float64"),
     Example(forget_last_element, ORDINARY, ("not-clipped", "some"), "", REST, "float64"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -18,37 +18,28 @@ import numpy as np
 
 from gradclip_reports.statuses import Status
 from gradclip_reports.values import group_by
-from gradclip_spec.rules.causes import load_cause_groups
 
 from ..oracle.question import count_elements
 from .cells import explain
 from .facts import MANY
-from .fits import FITS, FORMULA_CAUSES
-from .laws import BESIDE_EMPTY, LAWS, SHOWN_BY_ONE
-from .model import Explanation, Judged, Key
-from .results import LONG_SUM, SYMPTOMS, ZEROS_NAN
-from .subject import BREAKING, LIMITS, Subject, learn, suspect
+from .fits import FITS
+from .laws import LAWS, SHOWN_BY_ONE
+from .model import Basis, Explanation, Judged, Key
+from .ranges import LIMITS
+from .results import LONG_SUM
+from .traits import BREAKING, Traits, learn, suspect
 
 #: At most so many short calls of each theme show which cause is likely.
-FEW = 3
+FEW = 3  # measured: 2 and 6 name the same causes
 
-#: A cause is likely if it explains one in so many of these calls. A gradient takes as long as this many elements.
-LIKELY, ELEMENTS_OF_A_GRADIENT = 4, 32
+#: A cause is likely if it explains one in so many of these calls.
+LIKELY = 4  # measured: 2 and 8 name the same causes
+
+#: A gradient takes as long as this many elements.
+ELEMENTS_OF_A_GRADIENT = 32  # measured: 16 and 64 name the same causes
 
 #: The causes of all laws that one answer cannot show, because it may agree with them by chance.
 ALL_LAWS = frozenset([*(law.cause for law in LAWS), *(fit.cause for fit in FITS)]) - SHOWN_BY_ONE
-
-#: If the main defect of a function is unknown, these causes may explain a few of its answers by chance. Many of their
-#: models assume that the function is right in ordinary calls.
-DOUBTFUL = (
-    ALL_LAWS
-    | {"norm-of-rows", "other-units", "memory-reused", "value-bounds-rounded", BESIDE_EMPTY.cause}
-    | {cause for group in load_cause_groups().values() for cause in group.causes if group.id == "arithmetic-limits"}
-    | {"subnormals-flushed", "narrower-arithmetic", *SYMPTOMS}
-    | {"value-one-sided", "value-bounds-mirrored", "value-bound-zero", "value-outside-zeroed", "value-scaled"}
-    | {"not-exact-below", "elements-moved"}
-    | {*FORMULA_CAUSES.values()}
-)
 
 #: A cause comes before a symptom that explains at most this many times as many cells. Squares that overflow explain 42
 #: of 43 cells of zeros. In a function that never clips, a cause explains 118 of 181 cells by chance.
@@ -63,9 +54,9 @@ def explain_cell(
     `suspects` holds the causes that the entry point is known to have. Their formulas need not be fitted from other
     cells, and they are preferred if several models reproduce the answer. `barred` holds causes that are left out.
     """
-    subject = suspect(judged, suspects, barred)
-    every = explain(subject, judged)
-    known = [one for one in every if one.cause in subject.suspected]
+    traits = suspect(judged, suspects, barred)
+    every = explain(traits, judged)
+    known = [one for one in every if one.cause in traits.suspected]
     return next(iter([*known, *(one for one in every if one.cause not in ALL_LAWS)]), None)
 
 
@@ -80,40 +71,40 @@ def explain_all(
     entry point keeps a rule in a dtype, the cause that belongs to the rule cannot apply there. `ask_again` returns a
     cell with its answers, if these were too large to be kept.
     """
-    by_subject = group_by(lambda place: cells[place].context.subject.name, range(len(cells)))
+    by_entry_point = group_by(lambda place: cells[place].context.subject.name, range(len(cells)))
     found: list[Explanation | None] = [None] * len(cells)
-    for name, places in by_subject.items():
+    for name, places in by_entry_point.items():
         mine = [cells[place] for place in places]
-        subject = learn(name, mine, asked)
-        options = _list_options_of_all(subject, mine, ask_again)
-        for place, explanation in zip(places, choose(options, DOUBTFUL), strict=True):
+        traits = learn(name, mine, asked)
+        options = _list_options_of_all(traits, mine, ask_again)
+        for place, explanation in zip(places, choose(options), strict=True):
             found[place] = explanation
     return found
 
 
 def _list_options_of_all(
-    subject: Subject, cells: Sequence[Judged], ask_again: Callable[[Judged], Judged]
+    traits: Traits, cells: Sequence[Judged], ask_again: Callable[[Judged], Judged]
 ) -> list[Options]:
     """Return the explanations of the cells of one entry point, those of a few short calls of each theme first.
 
     To compare a short call with all models takes 10 ms, a long one up to a second, and a wrong function may have
-    hundreds of wrong cells. So the few show the likely cause, with which all other cells are compared first.
+    hundreds of wrong cells. So the few show the likely causes, with which all other cells are compared first. A cell
+    of the few belongs to the others unless each likely cause explains it: what the few show may explain it, too.
     """
     few = _take_few_of_each_theme(cells)
-    options = {place: _list_options(subject, cells[place]) for place in few}
-    subject.shown = frozenset(one.cause for cell in options.values() for one in cell.explanations)
-    if subject.shown & ZEROS_NAN:
-        # These causes also explain parts of answers that show little on their own.
-        options = {place: _list_options(subject, cells[place]) for place in few}
-    times = Counter(one.cause for one in choose(list(options.values()), DOUBTFUL) if one is not None)
-    subject.likely = frozenset(cause for cause, count in times.items() if count > len(few) / LIKELY)
-    if "narrower-arithmetic" in subject.likely:
-        # It also explains norms that are lost, which show little on their own.
-        options = {}
+    options = {place: _list_options(traits, cells[place]) for place in few}
+    traits.shown = frozenset(one.cause for cell in options.values() for one in cell.explanations)
+    times = Counter(one.cause for one in choose(list(options.values())) if one is not None)
+    traits.likely = frozenset(cause for cause, count in times.items() if count > len(few) / LIKELY)
+    options = {
+        place: cell
+        for place, cell in options.items()
+        if cell.explanations and traits.likely <= {one.cause for one in cell.explanations}
+    }
     # Large cells come first, before the facts about the others take memory.
     rest = set(range(len(cells))).difference(options)
     for place in sorted(rest, key=lambda place: (cells[place].digest is None, place)):
-        options[place] = _list_options(subject, cells[place], ask_again)
+        options[place] = _list_options(traits, cells[place], ask_again)
     return [options[place] for place in range(len(cells))]
 
 
@@ -129,43 +120,43 @@ def _take_few_of_each_theme(cells: Sequence[Judged]) -> list[int]:
 
 
 def _list_options(
-    subject: Subject, judged: Judged, ask_again: Callable[[Judged], Judged] = lambda judged: judged
+    traits: Traits, judged: Judged, ask_again: Callable[[Judged], Judged] = lambda judged: judged
 ) -> Options:
     was_answered = bool(judged.answers) or judged.digest is not None
     counts = judged.explanation is not None or (was_answered and judged.verdict.status in BREAKING)
     if judged.digest is None or judged.explanation is not None or judged.verdict.formula is not None:
-        found = explain(subject, judged)
-    elif _is_like_other_sums(subject, judged):
+        found = explain(traits, judged)
+    elif _is_like_other_sums(traits, judged):
         found = [LONG_SUM]
     else:
         whole = ask_again(judged)
-        found = explain(subject, whole)
+        found = explain(traits, whole)
         # The cell is large, so its gradients are not kept.
-        subject.small.pop(id(whole.context.case), None)
-    return Options(found, partial(_refutes, subject, judged), counts, judged.is_known_cause)
+        traits.small.pop(id(whole.context.case), None)
+    return Options(found, partial(_refutes, traits, judged), counts, judged.is_known_cause)
 
 
-def _is_like_other_sums(subject: Subject, judged: Judged) -> bool:
+def _is_like_other_sums(traits: Traits, judged: Judged) -> bool:
     """Return whether a long call shows only what short calls show: results that are right, but not as good as can be.
 
     They are within the error bound of a sum. To compare them with other formulas may take a second.
     """
-    verdict, is_shown = judged.verdict, LONG_SUM.cause in subject.shown
+    verdict, is_shown = judged.verdict, LONG_SUM.cause in traits.shown
     is_accurate = verdict.status == Status.QUALITY and verdict.breaks is None
     return is_shown and is_accurate and judged.context.case.theme not in LIMITS
 
 
-def _refutes(subject: Subject, judged: Judged, explanation: Explanation) -> bool:
+def _refutes(traits: Traits, judged: Judged, explanation: Explanation) -> bool:
     """Return whether the law of a cause predicts a wrong answer to an ordinary call. The observed answer is another."""
     case = judged.context.case
-    seen = subject.small.get(id(case))
+    seen = traits.small.get(id(case))
     # The error bound of a long sum explains some answers, which its laws say nothing about.
     if seen is None or case.theme in LIMITS or explanation.cause == "long-sum":
         return False
     if explanation.cause == "norm-of-rows":
         return any(len(tensor.given.shape) > 1 for tensor in seen.tensors.values())
     with np.errstate(all="ignore"):
-        return any(law.speaks_of(seen) for law in subject.list_laws(seen) if law.explain() == explanation)
+        return any(law.speaks_of(seen) for law in traits.list_laws(seen) if law.explain() == explanation)
 
 
 @dataclass
@@ -189,35 +180,48 @@ class Options:
         return found
 
 
-def choose(cells: Sequence[Options], doubtful: Collection[str] = ()) -> list[Explanation | None]:
-    """Return the explanation of each cell. The causes that explain most cells come first, as in a greedy set cover.
+def choose(cells: Sequence[Options]) -> list[Explanation | None]:
+    """Return the explanation of each cell. The causes that explain most cells are named, as in a greedy set cover.
 
-    A cause must explain more cells than those in which its model predicts another wrong answer. A doubtful cause must
-    also explain more cells than nothing explains. If many answers are unexplained, the main defect is unknown, and a
-    model that takes the rest of the function for right proves nothing. A cause that a known failure names stays.
+    The model of a cause answers for one call, and only all calls together show whether the entry point has the cause.
+    So this is asked before any cause is named, and no name is taken back. A cause that a known failure names stays.
     """
     every = [cell.keys for cell in cells]
+    credible = _list_credible(cells, every)
+    return _cover(
+        [
+            keys if cell.is_known else {key: one for key, one in keys.items() if key in credible}
+            for cell, keys in zip(cells, every, strict=True)
+        ]
+    )
+
+
+def _list_credible(cells: Sequence[Options], every: Sequence[Mapping[Key, Explanation]]) -> set[Key]:
+    """Return the causes that an entry point may have.
+
+    A cause must explain more cells than those in which its model predicts another wrong answer. If no answer shows it
+    by itself, it must also explain more cells than nothing explains: if many answers are unexplained, the main defect
+    is unknown, and a model that takes the rest of the function for right proves nothing.
+    """
     examples = {key: one for keys in every for key, one in keys.items()}
     times = Counter(key for keys in every for key in keys)
-    for key, one in examples.items():
-        against = (cell for cell, keys in zip(cells, every, strict=True) if key not in keys and cell.refutes(one))
-        # Models take time, so do not ask more than needed.
-        if sum(1 for _ in islice(against, times[key])) == times[key]:
-            _drop(cells, every, key)
-    lost = sum(not keys and cell.counts for cell, keys in zip(cells, every, strict=True))
-    for key in examples:
-        if key[0] in doubtful and times[key] <= lost:
-            _drop(cells, every, key)
-    return _cover(every)
+    found = {key for key, one in examples.items() if not _is_refuted(cells, every, one, times[key])}
+    pairs = zip(cells, every, strict=True)
+    lost = sum(cell.counts and (found.isdisjoint(keys) if not cell.is_known else not keys) for cell, keys in pairs)
+    shown = {key for keys in every for key, one in keys.items() if one.basis is Basis.SHOWN}
+    return {key for key in found if key in shown or times[key] > lost}
 
 
-def _drop(cells: Sequence[Options], every: Sequence[dict[Key, Explanation]], key: Key) -> None:
-    for cell, keys in zip(cells, every, strict=True):
-        if not cell.is_known:
-            keys.pop(key, None)
+def _is_refuted(
+    cells: Sequence[Options], every: Sequence[Mapping[Key, Explanation]], one: Explanation, times: int
+) -> bool:
+    """Return whether a cause that explains this many cells is refuted by as many others."""
+    against = (cell for cell, keys in zip(cells, every, strict=True) if one.key not in keys and cell.refutes(one))
+    # Models take time, so do not ask more than needed.
+    return sum(1 for _ in islice(against, times)) == times
 
 
-def _cover(every: Sequence[dict[Key, Explanation]]) -> list[Explanation | None]:
+def _cover(every: Sequence[Mapping[Key, Explanation]]) -> list[Explanation | None]:
     """Return the explanation of each cell, by few keys. Of two that explain as many cells, the more specific one.
 
     A symptom says less than a cause, and the cells of any cause with the same effect show it, too. So a cause comes
@@ -227,10 +231,12 @@ def _cover(every: Sequence[dict[Key, Explanation]]) -> list[Explanation | None]:
     while any(keys and one is None for keys, one in zip(every, found, strict=True)):
         times: Counter[Key] = Counter()
         ranks: Counter[Key] = Counter()
+        described: set[Key] = set()
         for keys, one in zip(every, found, strict=True):
             if one is None:
                 times.update(list(keys))
                 ranks.update({key: rank for rank, key in enumerate(keys)})
-        best = min(times, key=lambda key: (-times[key] * (1 if key[0] in SYMPTOMS else ALMOST), ranks[key], str(key)))
+                described |= {key for key, one in keys.items() if one.basis is Basis.DESCRIBED}
+        best = min(times, key=lambda key: (-times[key] * (1 if key in described else ALMOST), ranks[key], str(key)))
         found = [keys.get(best) if one is None else one for keys, one in zip(every, found, strict=True)]
     return found

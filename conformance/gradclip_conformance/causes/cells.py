@@ -24,10 +24,10 @@ from .fits import explain_by_formula
 from .forms import explain_effect, explain_form, explain_refusal, is_norm_beyond, list_norms
 from .meshes import list_on_mesh
 from .model import Explanation, Judged
-from .ranges import list_ranges
+from .ranges import LOST_NORMS, list_ranges
 from .results import LONG_SUM, explain_results, intersect
 from .right import is_right
-from .subject import EXPLAINED, LOST_NORMS, Subject
+from .traits import EXPLAINED, Traits
 from .unusual import explain_derivative, explain_groups, explain_repeated, has_dense_rows, is_overwritten
 from .values import changes_signs_of_zeros
 
@@ -39,7 +39,7 @@ PRECISION = frozenset({"half-not-accumulated-in-half", "large-tensor-accuracy"})
 class _Wrong:
     """A wrong cell of an entry point."""
 
-    subject: Subject
+    traits: Traits
     judged: Judged
     #: The facts about results of the cell.
     facts: list[Seen] = field(default_factory=list)
@@ -67,7 +67,7 @@ class _Wrong:
         return any("groups" in vars(seen) and seen.is_long for seen in self.facts)
 
 
-def explain(subject: Subject, judged: Judged) -> list[Explanation]:
+def explain(traits: Traits, judged: Judged) -> list[Explanation]:
     """Return each explanation of one cell, the most specific one first."""
     if judged.explanation is not None:
         return [judged.explanation]
@@ -76,7 +76,7 @@ def explain(subject: Subject, judged: Judged) -> list[Explanation]:
         return []
     # Models may compute with any numbers, so their arithmetic may overflow.
     with np.errstate(all="ignore"):
-        wrong = _Wrong(subject, judged)
+        wrong = _Wrong(traits, judged)
         every, is_long = _explain_answers(wrong), wrong.is_long
         del wrong
         if is_long:
@@ -100,7 +100,7 @@ def _explain_answers(wrong: _Wrong) -> list[Explanation]:
         return [Explanation.of("malformed")]
     # A wrong form counts first, whatever the rule is about.
     if has_dense_rows(wrong.first) or explain_form(wrong.first) is not None:
-        return explain_results(wrong.subject, wrong.first)
+        return explain_results(wrong.traits, wrong.first)
     return _explain_part(wrong)
 
 
@@ -124,7 +124,7 @@ def _explain_part(wrong: _Wrong) -> list[Explanation]:
 UNUSUAL: dict[str, Callable[[_Wrong], Explanation | None]] = {
     "derivative": lambda wrong: explain_derivative(wrong.first),
     "update": lambda wrong: explain_groups(wrong.first),
-    "scaled-once": lambda wrong: explain_repeated(wrong.first, wrong.subject.list_formulas(wrong.first)),
+    "scaled-once": lambda wrong: explain_repeated(wrong.first, wrong.traits.list_formulas(wrong.first)),
     # If stored rows are not added, the form of the results explains it. There is no other model.
     "sparse-sum": lambda _: None,
 }
@@ -136,10 +136,10 @@ def _explain_norm(wrong: _Wrong) -> list[Explanation]:
     found = [*_explain_survival(wrong), *list_norms(wrong.case, norm)]
     if is_norm_beyond(wrong.case, norm) and is_right(wrong.first):
         # The clip has the right norm, so its powers do not overflow.
-        return [Explanation.of("norm-out-of-range", effect="norm")]
+        return [Explanation.predict("norm-out-of-range", effect="norm")]
     if found or not wrong.first.operation.is_by_norm or is_right(wrong.first):
         return found
-    return explain_results(wrong.subject, wrong.first)
+    return explain_results(wrong.traits, wrong.first)
 
 
 def _explain_written(wrong: _Wrong) -> list[Explanation]:
@@ -150,7 +150,7 @@ def _explain_written(wrong: _Wrong) -> list[Explanation]:
     written = wrong.see(wrong.case, inputs)
     if is_right(written):
         return _explain_small_difference(wrong, [written])
-    found = explain_results(wrong.subject, written)
+    found = explain_results(wrong.traits, written)
     is_unclipped = any(one.cause == "not-clipped" for one in found)
     return [Explanation.of("not-written", "unclipped")] if is_unclipped else found
 
@@ -164,7 +164,7 @@ def _explain_calls(wrong: _Wrong) -> list[Explanation]:
     norms = [list_norms(case, reply.norm) for case, reply in pairs] if returns_norm else []
     has_right_norm = returns_norm and all(norm == [LONG_SUM] for norm in norms)
     every = [wrong.see(case, reply.gradients, has_right_norm) for case, reply in pairs]
-    each = [explain_results(wrong.subject, seen) for seen in every if not is_right(seen)]
+    each = [explain_results(wrong.traits, seen) for seen in every if not is_right(seen)]
     if each:
         found = intersect(each)
         # The results of the call that follows take long to predict if the call is long.
@@ -178,8 +178,8 @@ def _explain_calls(wrong: _Wrong) -> list[Explanation]:
 def _explain_survival(wrong: _Wrong) -> list[Explanation]:
     """Explain results that the next call has overwritten. Other calls have right results."""
     is_late = wrong.case.theme == "results-survive"
-    is_barred = "memory-reused" in wrong.subject.list_barred(wrong.first)
-    return [Explanation.of("memory-reused")] if (is_late and not is_barred) or is_overwritten(wrong.first) else []
+    is_barred = "memory-reused" in wrong.traits.list_barred(wrong.first)
+    return [Explanation.predict("memory-reused")] if (is_late and not is_barred) or is_overwritten(wrong.first) else []
 
 
 def _explain_small_difference(wrong: _Wrong, every: list[Seen]) -> list[Explanation]:
@@ -188,7 +188,7 @@ def _explain_small_difference(wrong: _Wrong, every: list[Seen]) -> list[Explanat
         return [Explanation.of("zero-sign-lost")] if any(map(changes_signs_of_zeros, every)) else []
     if not wrong.judged.verdict.ulp:
         return []
-    formulas = wrong.subject.list_formulas(wrong.first)
+    formulas = wrong.traits.list_formulas(wrong.first)
     groups = [group for seen in every for group in seen.groups if group.total is None]
     differing = [group for group in groups if not group.keeps_budget]
     # Where the neutral rule gives the results of a single call, too, its returned norm is inaccurate. Two calls may
@@ -203,5 +203,5 @@ def _explain_small_difference(wrong: _Wrong, every: list[Seen]) -> list[Explanat
     if not is_broken or wrong.case.theme in PRECISION:
         return [*found, LONG_SUM]
     # A little beyond the error bound, a norm that lost its digits may explain what a sum does not.
-    each = [list_ranges(group, [PLAIN, *formulas], wrong.subject.list_barred(group.seen)) for group in differing]
+    each = [list_ranges(group, [PLAIN, *formulas], wrong.traits.list_barred(group.seen)) for group in differing]
     return found + [one for one in intersect([one for one in each if one]) if one.cause in LOST_NORMS]

@@ -18,10 +18,10 @@ from ..oracle import integers
 from ..oracle.arrays import decode
 from ..oracle.formats import FORMATS
 from ..oracle.question import get_clipping_threshold
-from .facts import Factor, Group, compute_norm, compute_plain_coefficient, round_doubles
+from .facts import NORM_ERROR, AnsweredGroup, Factor, compute_norm, compute_plain_coefficient, round_doubles
 
 
-def round_elements(group: Group, *, narrow: str) -> Fraction | None:
+def round_elements(group: AnsweredGroup, *, narrow: str) -> Fraction | None:
     """Return the coefficient for the norm of elements that were rounded to a narrower dtype."""
     if all(form.precision <= FORMATS[narrow].precision for form in group.forms):
         return group.compute_coefficient()
@@ -34,7 +34,7 @@ def round_elements(group: Group, *, narrow: str) -> Fraction | None:
     return compute_plain_coefficient(compute_norm(rounded, group.seen.order, group.divisor), group.threshold)
 
 
-def divide_threshold(part: Group, *, power: float) -> Fraction | None:
+def divide_threshold(part: AnsweredGroup, *, power: float) -> Fraction | None:
     """Return the coefficient for a threshold that is divided by a power of the number of gradients."""
     case, operation = part.seen.case, part.seen.operation
     mine = case.gradients[part.tensors[0].index].group
@@ -44,7 +44,7 @@ def divide_threshold(part: Group, *, power: float) -> Fraction | None:
     return compute_plain_coefficient(part.norm, get_clipping_threshold(case) / len(many) ** power)
 
 
-def multiply_by_share(group: Group) -> Fraction | None:
+def multiply_by_share(group: AnsweredGroup) -> Fraction | None:
     """Return the coefficient of a layer whose threshold is multiplied by its share of the elements, not by the root."""
     share = group.asked.share
     if share is None or not 0 <= group.threshold < math.inf:
@@ -52,14 +52,14 @@ def multiply_by_share(group: Group) -> Fraction | None:
     return compute_plain_coefficient(group.norm, get_clipping_threshold(group.seen.case) * float(share))
 
 
-def average_examples(group: Group) -> Fraction | None:
+def average_examples(group: AnsweredGroup) -> Fraction | None:
     """Return the factor of an example in an average of the examples, which takes the place of their sum."""
     case, right = group.seen.case, group.compute_coefficient()
     many = len({gradient.group for gradient in case.gradients})
     return right / many if group.seen.operation.sums_examples and right is not None and many > 1 else None
 
 
-def count_equal_once(group: Group) -> Fraction | None:
+def count_equal_once(group: AnsweredGroup) -> Fraction | None:
     """Return the factor of an example of which only one copy is added."""
     case, right = group.seen.case, group.compute_coefficient()
     if not group.seen.operation.sums_examples or right is None:
@@ -71,7 +71,7 @@ def count_equal_once(group: Group) -> Fraction | None:
     return right / copies
 
 
-def round_threshold_to_first(group: Group) -> Fraction | None:
+def round_threshold_to_first(group: AnsweredGroup) -> Fraction | None:
     """Return the coefficient for a threshold in the dtype of the first gradient, if the list has several dtypes."""
     dtypes = [gradient.array.dtype for gradient in group.seen.case.gradients if gradient.array is not None]
     if len(set(dtypes)) < 2 or not 0 <= group.threshold < math.inf or group.seen.operation.is_relative:
@@ -83,7 +83,7 @@ def round_threshold_to_first(group: Group) -> Fraction | None:
 def round_threshold(round_off: Callable[[float], float]) -> Factor:
     """Return a function that computes the coefficient for a rounded threshold."""
 
-    def compute_factor(group: Group) -> Fraction | None:
+    def compute_factor(group: AnsweredGroup) -> Fraction | None:
         threshold = group.threshold
         if not 0 <= threshold < math.inf or group.seen.operation.is_relative:
             return None
@@ -97,7 +97,7 @@ def cut_digits(digits: int) -> Callable[[float], float]:
     return lambda number: float(f"{number:.{digits}g}")
 
 
-def round_coefficient(digits: int) -> Callable[[Fraction, Group], Fraction]:
+def round_coefficient(digits: int) -> Callable[[Fraction, AnsweredGroup], Fraction]:
     """Return a function that rounds the coefficient to some decimal places."""
     return lambda right, _: Fraction(round(float(right), digits))
 
@@ -109,7 +109,7 @@ Limit = Callable[[Fraction, Fraction, Fraction], Fraction]
 def limit_parameter(limit: Limit, *, of_whole: bool = False) -> Factor:
     """Return the coefficient of a unit whose threshold is computed in another way, maybe from the whole parameter."""
 
-    def compute_factor(group: Group) -> Fraction | None:
+    def compute_factor(group: AnsweredGroup) -> Fraction | None:
         case = group.seen.case
         mine = case.gradients[group.tensors[0].index]
         units = [one for one in case.gradients if one.group == mine.group] if of_whole else [mine]
@@ -124,16 +124,15 @@ def limit_parameter(limit: Limit, *, of_whole: bool = False) -> Factor:
     return compute_factor
 
 
-def tolerate(group: Group, *, most: Fraction) -> Fraction | None:
-    """Return the coefficient that is 1 for a norm above the threshold by at most this part of the threshold."""
+def tolerate(group: AnsweredGroup) -> Fraction | None:
+    """Return the coefficient that is 1 for a norm above the threshold, but at most twice as large."""
     if not 0 < group.threshold < math.inf:
         return None
     above = group.norm / Fraction(group.threshold) - 1
-    # Rounding explains a norm that is a few ulp above the threshold.
-    return Fraction(1) if Fraction(16, 2**group.coarsest) < above <= most else group.compute_coefficient()
+    return Fraction(1) if Fraction(NORM_ERROR, 2**group.coarsest) < above <= 1 else group.compute_coefficient()
 
 
-def keep_signs(group: Group, *, eps: float) -> Fraction | None:
+def keep_signs(group: AnsweredGroup, *, eps: float) -> Fraction | None:
     """Return the coefficient for a norm of powers of the elements with their signs, to which an epsilon is added.
 
     A power of an odd order keeps the sign, and a power of a fractional order is NaN for a negative element. Each
@@ -150,7 +149,7 @@ def keep_signs(group: Group, *, eps: float) -> Fraction | None:
     return Fraction(group.threshold) / Fraction(norm)
 
 
-def raise_norm(group: Group, *, least: float, spares_others: bool) -> Fraction | None:
+def raise_norm(group: AnsweredGroup, *, least: float, spares_others: bool) -> Fraction | None:
     """Return the coefficient for a smaller norm that is replaced by `least`.
 
     Gradients below the threshold shrink, too, unless the function compares their own norms with it first.
@@ -161,7 +160,7 @@ def raise_norm(group: Group, *, least: float, spares_others: bool) -> Fraction |
     return Fraction(1) if spares_others and right == 1 else Fraction(group.threshold) / Fraction(least)
 
 
-def fit_beside_empty(group: Group) -> Fraction | None:
+def fit_beside_empty(group: AnsweredGroup) -> Fraction | None:
     """Return the factor of the first gradient, if a gradient without elements is in the list.
 
     A sum over no elements that nobody writes leaves old memory in its place, so that the norm may be any number.
@@ -178,10 +177,10 @@ def _take_signed_root(values: np.ndarray[Any, Any], order: float) -> Any:
     return np.float64((values.astype(np.float64) ** order).sum()) ** (1 / order)
 
 
-def change_above(change: Callable[[Fraction, Group], Fraction]) -> Factor:
+def change_above(change: Callable[[Fraction, AnsweredGroup], Fraction]) -> Factor:
     """Return a function that gives the right coefficient below the threshold, and a changed one above."""
 
-    def compute_factor(group: Group) -> Fraction | None:
+    def compute_factor(group: AnsweredGroup) -> Fraction | None:
         right = group.compute_coefficient()
         if right is None or group.norm <= Fraction(group.threshold if math.isfinite(group.threshold) else 0):
             return right
@@ -190,7 +189,7 @@ def change_above(change: Callable[[Fraction, Group], Fraction]) -> Factor:
     return compute_factor
 
 
-def keep_coefficient(group: Group) -> Fraction | None:
+def keep_coefficient(group: AnsweredGroup) -> Fraction | None:
     """Return the coefficient of the last gradient that is above its threshold, up to this one."""
     if group.seen.operation.shares_norms:
         return None
@@ -205,7 +204,7 @@ def keep_coefficient(group: Group) -> Fraction | None:
     return kept
 
 
-def scale_always(group: Group) -> Fraction | None:
+def scale_always(group: AnsweredGroup) -> Fraction | None:
     """Return the threshold divided by the norm, for gradients below the threshold, too."""
     if not math.isfinite(group.threshold) or group.threshold < 0 or not group.norm:
         return None

@@ -48,6 +48,14 @@ Doubles = npt.NDArray[np.float64]
 #: Above this many elements, only models that need no further exact sum are tried, because an exact sum takes long.
 MANY = 4096
 
+#: The error of results that share a known factor, in ulp. Each of two results that are compared has the roundings of a
+#: quotient and of a product, and a relative error of 2**-precision is less than one ulp (`oracle/bounds.py`).
+SCALING_ERROR = 4.0  # measured: 2 and 8 name the same causes
+
+#: The error of a Euclidean norm of n = 25 elements, in units of 2**-precision: (n + 5) / 2 + 1 (`oracle/bounds.py`).
+#: Wrong norms are compared with answers within this error: long calls cannot tell such norms from a long sum.
+NORM_ERROR = 16  # measured: 8 and 32 name the same causes
+
 #: The largest number of float64.
 LARGEST = Fraction(sys.float_info.max)
 
@@ -166,8 +174,12 @@ Number = TypeVar("Number", Fraction, Fraction | None)
 
 
 @dataclass
-class Group:
-    """The gradients that share a norm, with their results."""
+class AnsweredGroup:
+    """A group of the oracle with the results of its gradients.
+
+    Norm, threshold and error bounds are those of the oracle. Only norms that wrong functions take for the right one,
+    such as that of a single gradient, are computed here.
+    """
 
     seen: Seen
     tensors: Sequence[Tensor]
@@ -234,13 +246,13 @@ class Group:
         return every[0]
 
     @cached_property
-    def parts(self) -> list[Group]:
+    def parts(self) -> list[AnsweredGroup]:
         """A group for each gradient."""
-        return [Group(self.seen, [tensor], alone=True) for tensor in self.tensors]
+        return [AnsweredGroup(self.seen, [tensor], alone=True) for tensor in self.tensors]
 
-    def take_magnitudes(self) -> Group:
+    def take_magnitudes(self) -> AnsweredGroup:
         """Return the group of the magnitudes of the elements, with the same results."""
-        return Group(self.seen, [tensor.take_magnitudes() for tensor in self.tensors], alone=self.alone)
+        return AnsweredGroup(self.seen, [tensor.take_magnitudes() for tensor in self.tensors], alone=self.alone)
 
     @cached_property
     def count(self) -> int:
@@ -275,8 +287,9 @@ class Group:
 
     def compute_bound(self, tensor: Tensor) -> float:
         """Return the error bound of each element, in ulp, if the norm is summed in the coarsest dtype."""
-        bound = self.seen.prediction.errors[tensor.index].clip_bound
-        return max(bound, 4.0) * 2.0 ** (tensor.form.precision - self.coarsest) + 1.0
+        bound = max(self.seen.prediction.errors[tensor.index].clip_bound, SCALING_ERROR)
+        # The last rounding is that to the dtype of the result.
+        return bound * 2.0 ** (tensor.form.precision - self.coarsest) + 1.0
 
     @cached_property
     def distinct(self) -> list[Tensor]:
@@ -388,7 +401,7 @@ class Group:
 
 
 #: A function that returns a number for a group, or None if it does not speak of the group.
-Factor = Callable[[Group], Fraction | None]
+Factor = Callable[[AnsweredGroup], Fraction | None]
 
 
 @dataclass
@@ -458,10 +471,11 @@ class Seen:
         return any(group.is_long for group in self.groups)
 
     @cached_property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[AnsweredGroup]:
         """The groups of these gradients that share a norm. Groups without gradients are left out."""
         found = [
-            Group(self, [self.tensors[i] for i in group if i in self.tensors]) for group in list_norm_groups(self.case)
+            AnsweredGroup(self, [self.tensors[i] for i in group if i in self.tensors])
+            for group in list_norm_groups(self.case)
         ]
         return [group for group in found if group.tensors]
 
@@ -508,6 +522,11 @@ def raise_to_power(base: Fraction, order: float) -> Fraction:
     return Fraction(digits) * compute_power_of_two(whole)
 
 
+def bound_power(form: Format, order: float) -> Fraction:
+    """Return the largest quotient of two powers of a norm. A power multiplies the relative error by its order."""
+    return 1 + Fraction(order) * NORM_ERROR * compute_power_of_two(-form.precision)
+
+
 def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | None:
     """Return the coefficient of the neutral rule, or None for a threshold that is NaN or negative."""
     if math.isnan(threshold) or threshold < 0:
@@ -519,7 +538,7 @@ def compute_plain_coefficient(norm: Fraction, threshold: float) -> Fraction | No
 SUM_ERROR = Fraction(1, 2**45)
 
 
-def bound_norms_after_underflow(group: Group, form: Format) -> tuple[Fraction, Fraction]:
+def bound_norms_after_underflow(group: AnsweredGroup, form: Format) -> tuple[Fraction, Fraction]:
     """Return the least and the greatest power of the norm that a format may give if small powers underflow in it.
 
     The elements are scaled to a size near 1, and their powers are summed in float64.

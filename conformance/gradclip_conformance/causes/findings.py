@@ -45,7 +45,7 @@ FindKnown = Callable[[Cell, Explanation | None], Known | None]
 
 
 def list_asked_rules(cells: Iterable[Cell]) -> set[tuple[str, str, str]]:
-    """Return a tuple of subject, rule (without its operation) and dtype for each cell that was judged."""
+    """Return a tuple of entry point, rule (without its operation) and dtype for each cell that was judged."""
     return {(cell.subject, cell.rule.partition(".")[2], cell.dtype) for cell in cells if cell.status not in UNJUDGED}
 
 
@@ -100,8 +100,8 @@ def _combine(parts: Sequence[Finding]) -> Finding:
     )
     cells: dict[str, list[str]] = {}
     for part in parts:
-        for subject, cases in part.cells.items():
-            cells.setdefault(subject, []).extend(cases)
+        for entry_point, cases in part.cells.items():
+            cells.setdefault(entry_point, []).extend(cases)
     common = set.intersection(*(set(part.parameters.items()) for part in parts))
     return Finding(
         cause=told.id,

@@ -16,7 +16,7 @@ from ..judge.arrays import read_norm
 from ..judge.model import Answer, Context, Died, Raised, TimedOut
 from ..oracle.formats import FORMATS, Format
 from ..oracle.question import get_clipping_threshold
-from .facts import Group, Seen, bound_norms_after_underflow
+from .facts import NORM_ERROR, AnsweredGroup, Seen, bound_norms_after_underflow, bound_power
 from .laws import LAWS
 from .meaning import has_nonfinite_excluded
 from .model import Explanation
@@ -83,12 +83,12 @@ def list_norms(case: Case, norm: Array | None) -> list[Explanation]:
     if value == 1 and not any(group.total is not None or group.norm for group in seen.groups):
         found.append(Explanation.of("coefficient-returned"))
     if not seen.groups:
-        return [*found, Explanation.of("excluded-counted")] if _counts_only_excluded(seen, value) else found
+        return [*found, Explanation.predict("excluded-counted")] if _counts_only_excluded(seen, value) else found
     (group,) = seen.groups
     if group.total is not None:
         return [Explanation.of("nonfinite-silent", effect="norm")] if math.isfinite(value) else []
     if math.isinf(value) and any(group.overflows(form) for form in group.forms):
-        found.append(Explanation.of("squares-overflow", effect="norm"))
+        found.append(Explanation.predict("squares-overflow", effect="norm"))
     return [*found, *_explain_finite(group, value)] if math.isfinite(value) else found
 
 
@@ -102,9 +102,9 @@ def _is_threshold(seen: Seen, value: float) -> bool:
 
 def _counts_only_excluded(seen: Seen, value: float) -> bool:
     """Return whether a norm is that of the excluded gradients, where nothing is included."""
-    norm = Group(seen, []).compute_norm_over(seen.excluded)
+    norm = AnsweredGroup(seen, []).compute_norm_over(seen.excluded)
     coarsest = min((FORMATS[one.array.dtype].precision for one in seen.case.gradients if one.array), default=0)
-    return bool(norm) and math.isfinite(value) and _is_close(value, norm, 16 * 2.0**-coarsest)
+    return bool(norm) and math.isfinite(value) and _is_close(value, norm, NORM_ERROR * 2.0**-coarsest)
 
 
 def is_norm_beyond(case: Case, norm: Array | None) -> bool:
@@ -119,24 +119,23 @@ def is_norm_beyond(case: Case, norm: Array | None) -> bool:
     return math.isinf(value) and any(groups[0].norm > form.largest for form in groups[0].forms)
 
 
-def _explain_finite(group: Group, value: float) -> list[Explanation]:
+def _explain_finite(group: AnsweredGroup, value: float) -> list[Explanation]:
     right, form = group.norm, group.forms[0]
-    # Allow for the rounding errors of a sum of a few terms, a quotient and a root: a few units in the last place.
-    slack = 16 * 2.0**-form.precision
+    slack = NORM_ERROR * 2.0**-form.precision
     found = []
     if not _is_close(value, right, slack):
         # A norm that is as near to the right one explains nothing.
         others = (pair for pair in _list_other_norms(group) if abs(pair[1] - right) > right * Fraction(slack))
-        found = [Explanation.of(cause) for cause, norm in others if _is_close(value, norm, slack)]
+        found = [Explanation.predict(cause) for cause, norm in others if _is_close(value, norm, slack)]
     is_near = _is_close(value, right, group.errors.norm_bound * 2.0**-form.precision * 2)
     if any(group.underflows(one) and _may_be_left(group, one, value, is_near=is_near) for one in group.forms):
-        found.insert(0, Explanation.of("squares-underflow", effect="norm"))
+        found.insert(0, Explanation.predict("squares-underflow", effect="norm"))
     elif is_near:
-        found.append(Explanation.of("long-sum"))
+        found.append(Explanation.predict("long-sum"))
     return list(dict.fromkeys(found))
 
 
-def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
+def _list_other_norms(group: AnsweredGroup) -> Iterator[tuple[str, Fraction]]:
     """Yield the norms that a function may return instead of the right one, each with its cause."""
     right = group.norm
     if 0 <= group.threshold < right:
@@ -149,13 +148,13 @@ def _list_other_norms(group: Group) -> Iterator[tuple[str, Fraction]]:
             yield law.cause, found
 
 
-def _may_be_left(group: Group, form: Format, value: float, *, is_near: bool) -> bool:
+def _may_be_left(group: AnsweredGroup, form: Format, value: float, *, is_near: bool) -> bool:
     """Return whether a norm can result if some of the powers underflow.
 
     If a long sum may give the norm, too (`is_near`), powers must underflow that are more than its rounding errors.
     """
     low, high = bound_norms_after_underflow(group, form)
-    slack, order = 1 + Fraction(64, 2**form.precision), int(group.seen.order)
+    slack, order = bound_power(form, group.seen.order), int(group.seen.order)
     if is_near and low * slack > group.norm**order:
         return False
     # The root itself may be subnormal. Then rounding changes it by up to the spacing of the subnormal numbers.
@@ -187,7 +186,7 @@ def explain_refusal(context: Context, answer: Answer) -> Explanation | None:
     if case.options.get("error_if_nonfinite") and OPERATIONS[case.operation].is_by_norm:
         seen = Seen(case, [gradient.array for gradient in case.gradients])
         if any(group.total is None and any(group.overflows(form) for form in group.forms) for group in seen.groups):
-            return Explanation.of("squares-overflow", "refused", effect="error")
+            return Explanation.predict("squares-overflow", "refused", effect="error")
         if has_nonfinite_excluded(case) and all(group.total is None for group in seen.groups):
             return Explanation.of("excluded-counted")
     return Explanation.of("raises", error=answer.kind, text=_strip_numbers(answer.text))

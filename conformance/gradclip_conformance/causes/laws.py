@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from . import factors, norms
-from .facts import Factor, Group, Seen, compute_plain_coefficient
-from .model import Explanation
+from .facts import AnsweredGroup, Factor, Seen, compute_plain_coefficient
+from .model import Basis, Explanation
 
 #: The rule that a law breaks if it changes the results of almost every call above the threshold.
 ABOVE = "scaled-above"
@@ -45,14 +45,14 @@ class Law:
     #: The rule that every function with this law keeps, or an empty text.
     keeps: str = ""
 
-    def compute_factor(self, group: Group) -> Fraction | None:
+    def compute_factor(self, group: AnsweredGroup) -> Fraction | None:
         """Return the factor of a gradient with a finite norm, or None if the law does not speak of it."""
         if self.factor is not None:
             return self.factor(group)
         norm = self.compute_norm(group)
         return None if norm is None else compute_plain_coefficient(norm, group.threshold)
 
-    def compute_norm(self, group: Group) -> Fraction | None:
+    def compute_norm(self, group: AnsweredGroup) -> Fraction | None:
         """Return the norm of a gradient with a finite norm, or None if the law gives none."""
         compute = self.norm
         return None if compute is None else group.remember(self, lambda: compute(group))
@@ -62,11 +62,11 @@ class Law:
         pairs = self._list_parts(seen)
         return all(self._reproduces_part(part) for part, _ in pairs) and any(self._differs(*pair) for pair in pairs)
 
-    def _list_parts(self, seen: Seen) -> list[tuple[Group, Group]]:
+    def _list_parts(self, seen: Seen) -> list[tuple[AnsweredGroup, AnsweredGroup]]:
         """Return the gradients that share a norm under this law, each with the group that shares the right norm."""
         return [(part, group) for group in seen.groups for part in (group.parts if self.is_of_each else [group])]
 
-    def _reproduces_part(self, part: Group) -> bool:
+    def _reproduces_part(self, part: AnsweredGroup) -> bool:
         if part.total is not None:
             return part.is_right_for_nonfinite
         # A threshold below zero must be refused: another rule judges what else happens to it.
@@ -74,7 +74,7 @@ class Law:
             return False
         return self.scales(part)
 
-    def scales(self, group: Group) -> bool:
+    def scales(self, group: AnsweredGroup) -> bool:
         """Return whether the law gives the results of finite gradients."""
         # No factor makes a finite element NaN, and to compute the factor of a long list takes long.
         if any(np.isnan(one.after).any() for one in group.distinct):
@@ -84,7 +84,7 @@ class Law:
             return False
         return (group.take_magnitudes() if self.loses_signs else group).is_scaled_by(factor * group.seen.rate)
 
-    def _differs(self, part: Group, group: Group) -> bool:
+    def _differs(self, part: AnsweredGroup, group: AnsweredGroup) -> bool:
         """Return whether the factor differs from the right one by more than a rounding, or the signs are lost."""
         if part.total is not None:
             return False
@@ -96,7 +96,7 @@ class Law:
         return factor is None or right is None or abs(factor - right) * 2**group.coarsest > abs(right) / 2
 
     def explain(self) -> Explanation:
-        return Explanation(self.cause, self.parameters)
+        return Explanation(self.cause, self.parameters, basis=Basis.PREDICTED)
 
     def speaks_of(self, seen: Seen) -> bool:
         """Return whether the law gives a result of a call that differs from the right one by more than rounding."""
@@ -182,9 +182,8 @@ LAWS: tuple[Law, ...] = (
     Law("eps-ignored", factors.limit_parameter(lambda norm, _, factor: norm * factor)),
     Law("eps-ignored", factors.limit_parameter(lambda norm, _, factor: max(norm, Fraction(1e-3)) * factor)),
     Law("whole-parameter", factors.limit_parameter(lambda norm, eps, factor: max(norm, eps) * factor, of_whole=True)),
-    Law("signs-lost", Group.compute_coefficient, loses_signs=True, breaks=ABOVE),
-    Law("threshold-tolerance", partial(factors.tolerate, most=Fraction(1)), keeps=ABOVE),
-    Law("threshold-tolerance", partial(factors.tolerate, most=Fraction(1, 100)), keeps=ABOVE),
+    Law("signs-lost", AnsweredGroup.compute_coefficient, loses_signs=True, breaks=ABOVE),
+    Law("threshold-tolerance", factors.tolerate, keeps=ABOVE),
     *(
         Law("coefficient-rounded", factors.change_above(factors.round_coefficient(digits)), breaks=ABOVE)
         for digits in range(1, 9)

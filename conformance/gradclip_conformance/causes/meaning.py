@@ -11,11 +11,11 @@ import numpy as np
 from ..cases.model import Case
 from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.formula import PLAIN, Formula
-from .facts import Group, Kind, Seen, compute_norm, is_product_over_infinity
+from .facts import NORM_ERROR, AnsweredGroup, Kind, Seen, compute_norm, is_product_over_infinity
 from .model import Explanation
 
 
-def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Explanation | None:
+def explain_special(group: AnsweredGroup, formulas: Sequence[Formula] = (PLAIN,)) -> Explanation | None:
     """Explain a group with a special threshold, norm or element. `effect` names the effect on the gradients."""
     threshold = group.threshold
     if math.isnan(threshold):
@@ -37,7 +37,7 @@ def explain_special(group: Group, formulas: Sequence[Formula] = (PLAIN,)) -> Exp
     return None
 
 
-def _is_infinite_in_narrower(group: Group) -> bool:
+def _is_infinite_in_narrower(group: AnsweredGroup) -> bool:
     """Return whether a finite threshold spoils only the gradients of dtypes that do not hold it."""
     narrow = [tensor for tensor in group.tensors if group.threshold > FORMATS[tensor.given.dtype].largest]
     others = [tensor for tensor in group.tensors if tensor not in narrow]
@@ -47,7 +47,7 @@ def _is_infinite_in_narrower(group: Group) -> bool:
     return all(tensor.is_scaled_by(factor, group.compute_bound(tensor)) for tensor in others)
 
 
-def _is_infinite(group: Group) -> bool:
+def _is_infinite(group: AnsweredGroup) -> bool:
     """Return whether the threshold is infinite, or becomes infinite in the dtype of a gradient."""
     return any(group.threshold > FORMATS[tensor.given.dtype].largest for tensor in group.tensors)
 
@@ -57,7 +57,7 @@ def _are_all_zeroed(seen: Seen) -> bool:
     return all(group.kinds <= {Kind.ZERO} for group in seen.groups if _is_infinite(group))
 
 
-def _explain_negative(group: Group, formulas: Sequence[Formula]) -> Explanation:
+def _explain_negative(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explanation:
     """Return the explanation with the effect on the gradients, which decides the severity."""
     effect = group.describe_effect(group.threshold)
     if effect == "other" and _is_flipped(group, formulas):
@@ -70,7 +70,7 @@ def _explain_negative(group: Group, formulas: Sequence[Formula]) -> Explanation:
     return Explanation.of("negative-threshold", severity, effect=effect)
 
 
-def _is_flipped(group: Group, formulas: Sequence[Formula]) -> bool:
+def _is_flipped(group: AnsweredGroup, formulas: Sequence[Formula]) -> bool:
     """Return whether each gradient was multiplied by the negative coefficient of a formula."""
     if group.total is not None:
         return False
@@ -83,18 +83,18 @@ def _is_flipped(group: Group, formulas: Sequence[Formula]) -> bool:
     return any(group.is_scaled_by(factor * group.seen.rate) for factor in factors)
 
 
-def _explain_nonfinite(group: Group) -> Explanation | None:
+def _explain_nonfinite(group: AnsweredGroup) -> Explanation | None:
     if all(tensor.kind is Kind.SAME for tensor in group.tensors):
         return Explanation.of("nonfinite-silent")
     if group.kinds == {Kind.ZERO}:
         return Explanation.of("nonfinite-silent", effect="zeros")
     if group.total == math.inf and all(is_product_over_infinity(one, group.threshold) for one in group.distinct):
         # The infinite element shows. But a finite element whose product overflows is NaN, too, instead of zero.
-        return Explanation.of("product-out-of-range", "destroyed")
+        return Explanation.predict("product-out-of-range", "destroyed")
     return Explanation.of("nonfinite-silent", effect="left out") if _is_left_out(group) else None
 
 
-def _is_left_out(group: Group) -> bool:
+def _is_left_out(group: AnsweredGroup) -> bool:
     """Return whether the finite elements were clipped by their own norm, as if there were no others."""
     finite = [np.isfinite(tensor.before) for tensor in group.tensors]
     if group.is_long or not all(
@@ -107,7 +107,7 @@ def _is_left_out(group: Group) -> bool:
     if not norm:
         return False
     factor = 1.0 if group.threshold >= norm else float(Fraction(group.threshold) / norm)
-    error = 16 * 2.0**-group.coarsest
+    error = NORM_ERROR * 2.0**-group.coarsest
     return all(
         bool(
             (np.abs(tensor.after - tensor.before * factor)[kept] <= np.abs(tensor.before[kept]) * factor * error).all()
@@ -116,7 +116,7 @@ def _is_left_out(group: Group) -> bool:
     )
 
 
-def counts_nonfinite_excluded(group: Group) -> bool:
+def counts_nonfinite_excluded(group: AnsweredGroup) -> bool:
     """Return whether NaN or infinity in an excluded gradient made the norm of finite gradients NaN or infinite."""
     return bool(group.kinds) and has_nonfinite_excluded(group.seen.case) and group.is_right_for_nonfinite
 

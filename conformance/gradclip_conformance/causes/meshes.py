@@ -24,6 +24,7 @@ from gradclip_adapters.operations import OPERATIONS
 from ..cases.model import Case
 from ..judge.model import Raised, Replied
 from ..oracle.formats import FORMATS, read_float64_values
+from .facts import NORM_ERROR, SCALING_ERROR
 from .model import Explanation, Judged
 
 #: For each rank, the places of its gradients and its parts of them in float64.
@@ -31,9 +32,6 @@ Held = Sequence[Sequence[tuple[int, "np.ndarray[Any, Any] | None"]]]
 
 #: A function that returns the norm that each rank finds.
 FindNorms = Callable[["_Parts"], Sequence[float]]
-
-#: Rounding of a sum and of a product, in units of the dtype. A model uses float64; the answer may sum in its own dtype.
-ROUNDINGS = 32
 
 #: What functions add to the norm in the divisor.
 EPSILONS = (0.0, 1e-6)
@@ -368,7 +366,8 @@ def _are_close(observed: Array | None, expected: Array | None) -> bool:
         return False
     found, wanted = read_float64_values(observed), expected.numpy().ravel()
     form = FORMATS[observed.dtype]
-    relative = ROUNDINGS * 2.0 ** (1 - form.precision)
+    # The model uses float64. The answer may have the errors of a norm and of a scaling in its own dtype.
+    relative = (NORM_ERROR + 2 * SCALING_ERROR) * 2.0**-form.precision
     absolute = float(form.smallest_normal) * relative
     return bool(np.allclose(np.asarray(found).ravel(), wanted, rtol=relative, atol=absolute, equal_nan=True))
 
@@ -424,19 +423,20 @@ def _explain_rest(answer: _Answer) -> list[str]:
     if len(answer.parts) == 1 and reply.norm is not None and reply.norm.dtype in FORMATS and len(reply.norm.data):
         (parts,) = answer.parts
         norm, right = float(read_float64_values(reply.norm)[0]), _find_right(parts)[0]
-        differs = _have_other_norms(reply)
+        error = NORM_ERROR * 2.0 ** -FORMATS[reply.norm.dtype].precision
+        differs = _have_other_norms(reply, error)
         # A norm of zero on all ranks is no part: its powers have underflowed.
-        if differs or (norm and not math.isclose(norm, right, rel_tol=1e-3)):
+        if differs or (norm and not math.isclose(norm, right, rel_tol=error)):
             models = _list_models(answer.mesh)
-            fitting = [(cause, find) for cause, find in models if math.isclose(norm, find(parts)[0], rel_tol=1e-3)]
+            fitting = [(cause, find) for cause, find in models if math.isclose(norm, find(parts)[0], rel_tol=error)]
             # The clip may be wrong, too, although this call does not show it.
             causes = [cause for cause, find in fitting if answer.is_clipped_by(find)]
             return list(dict.fromkeys([*causes, *(["part-of-norm-returned"] if differs or fitting else [])]))
     return ["processes-differ"] if reply.apart else []
 
 
-def _have_other_norms(reply: Reply) -> bool:
-    """Return whether two ranks return norms that differ by more than a rounding error."""
+def _have_other_norms(reply: Reply, error: float) -> bool:
+    """Return whether two ranks return norms that differ by more than this relative error."""
     said = "\n".join(reply.apart or ())
     for found in re.finditer(r"the norm (\S+) in process \d+ and (\S+) in process", said):
         try:
@@ -444,6 +444,6 @@ def _have_other_norms(reply: Reply) -> bool:
         except ValueError:
             # One of them is None, or a list.
             return True
-        if not math.isclose(one, other, rel_tol=1e-3):
+        if not math.isclose(one, other, rel_tol=error):
             return True
     return False

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from gradclip_reports.records import Cell
@@ -18,6 +19,17 @@ VARYING = frozenset({"text", "effect"})
 Key = tuple[str, tuple[tuple[str, Any], ...]]
 
 
+class Basis(StrEnum):
+    """What an explanation rests on."""
+
+    #: The answer itself shows the cause: it is an error, has another shape, or is NaN for a special input.
+    SHOWN = "shown"
+    #: A model predicts the numbers, and takes the rest of the function for right. They may agree by chance.
+    PREDICTED = "predicted"
+    #: The numbers are only described. The cells of any cause with the same effect show them, too.
+    DESCRIBED = "described"
+
+
 @dataclass(frozen=True)
 class Explanation:
     """A cause that reproduces an answer."""
@@ -29,11 +41,23 @@ class Explanation:
     severity: str = ""
     #: The causes that the same answer shows besides this one.
     others: tuple[Explanation, ...] = ()
+    #: Two models may give the same explanation, whatever each rests on.
+    basis: Basis = field(default=Basis.SHOWN, compare=False)
 
     @classmethod
     def of(cls, cause: str, severity: str = "", /, **parameters: Any) -> Explanation:
-        """Return an explanation with these parameters."""
+        """Return an explanation that the answer itself shows, with these parameters."""
         return cls(cause, tuple(sorted(parameters.items())), severity)
+
+    @classmethod
+    def predict(cls, cause: str, severity: str = "", /, **parameters: Any) -> Explanation:
+        """Return an explanation whose model predicts the numbers."""
+        return replace(cls.of(cause, severity, **parameters), basis=Basis.PREDICTED)
+
+    @classmethod
+    def describe(cls, cause: str, severity: str = "", /, **parameters: Any) -> Explanation:
+        """Return a name for numbers that no model predicts."""
+        return replace(cls.of(cause, severity, **parameters), basis=Basis.DESCRIBED)
 
     @property
     def key(self) -> Key:
@@ -55,7 +79,7 @@ def unite(found: Collection[Explanation | None]) -> Explanation | None:
         values["effect"] -= {"unchanged", "zeros unchanged"}
     told = {name: next(iter(many)) if len(many) == 1 else " and ".join(sorted(many)) for name, many in values.items()}
     severities = [one.severity for one in each]
-    return Explanation.of(each[0].cause, min(severities, key=rank_severity), **told)
+    return replace(Explanation.of(each[0].cause, min(severities, key=rank_severity), **told), basis=each[0].basis)
 
 
 def combine(found: Collection[Explanation]) -> Explanation:

@@ -15,10 +15,10 @@ import numpy as np
 from gradclip_adapters.operations import Operation
 
 from ..oracle.formats import compute_power_of_two
-from .facts import Factor, Group, raise_to_power
+from .facts import AnsweredGroup, Factor, raise_to_power
 
 
-def take_norm_of_other(group: Group) -> Fraction | None:
+def take_norm_of_other(group: AnsweredGroup) -> Fraction | None:
     """Return the norm at the gradient's place in a list of the norms that count, or 0 beyond its end."""
     seen, place = group.seen, group.tensors[0].index
     if seen.operation.shares_norms or seen.operation.divides_gradients:
@@ -31,7 +31,7 @@ def take_norm_of_other(group: Group) -> Fraction | None:
     )
 
 
-def count_equal_gradients_once(group: Group) -> Fraction | None:
+def count_equal_gradients_once(group: AnsweredGroup) -> Fraction | None:
     """Return the norm of all gradients, of which equal ones count once."""
     if not group.seen.operation.is_global:
         return None
@@ -39,7 +39,7 @@ def count_equal_gradients_once(group: Group) -> Fraction | None:
     return group.compute_norm_over(list(distinct.values())) if len(distinct) < len(group.tensors) else None
 
 
-def scale_each(group: Group) -> Fraction | None:
+def scale_each(group: AnsweredGroup) -> Fraction | None:
     """Return the norm of the gradient alone, where gradients share a norm."""
     return group.norms[0] if group.seen.operation.shares_norms else None
 
@@ -47,7 +47,7 @@ def scale_each(group: Group) -> Fraction | None:
 def of_all(speaks_of: Callable[[Operation], bool]) -> Factor:
     """Return a function that computes the norm of all gradients of a call, for some operations."""
 
-    def compute_norm(group: Group) -> Fraction | None:
+    def compute_norm(group: AnsweredGroup) -> Fraction | None:
         exact = [one.exact for one in group.seen.tensors.values()]
         is_asked = speaks_of(group.seen.operation) and all(one.is_finite for one in exact)
         return group.compute_norm_over(exact) if is_asked else None
@@ -55,7 +55,7 @@ def of_all(speaks_of: Callable[[Operation], bool]) -> Factor:
     return compute_norm
 
 
-def measure_example(group: Group) -> Fraction | None:
+def measure_example(group: AnsweredGroup) -> Fraction | None:
     """Return the norm of all layers of an example, in place of the norm of one layer."""
     case = group.seen.case
     if not case.options.get("layers"):
@@ -65,13 +65,13 @@ def measure_example(group: Group) -> Fraction | None:
     return group.compute_norm_over(every) if all(one.is_finite for one in every) else None
 
 
-def count_excluded(group: Group) -> Fraction | None:
+def count_excluded(group: AnsweredGroup) -> Fraction | None:
     """Return the norm of the included and the excluded gradients."""
     excluded = group.seen.excluded
     return group.compute_norm_over([*(one.exact for one in group.tensors), *excluded]) if excluded else None
 
 
-def leave_out_root(group: Group) -> Fraction | None:
+def leave_out_root(group: AnsweredGroup) -> Fraction | None:
     """Return the sum of powers instead of the norm."""
     order = group.seen.order
     if order in (1, math.inf):
@@ -79,18 +79,18 @@ def leave_out_root(group: Group) -> Fraction | None:
     return raise_to_power(group.norm, order)
 
 
-def take_square_root(group: Group) -> Fraction | None:
+def take_square_root(group: AnsweredGroup) -> Fraction | None:
     """Return the square root of a sum of powers of another order."""
     order = group.seen.order
     return None if order in (2, math.inf) else take_root(raise_to_power(group.norm, order))
 
 
-def leave_out_root_of_average(group: Group) -> Fraction | None:
+def leave_out_root_of_average(group: AnsweredGroup) -> Fraction | None:
     """Divide the sum of squares by the number of elements, where the root of the sum is divided by it."""
     return group.norm**2 * group.count if group.seen.operation.averaging_power == 2 else None
 
 
-def leave_out_root_of_scaled(group: Group) -> Fraction | None:
+def leave_out_root_of_scaled(group: AnsweredGroup) -> Fraction | None:
     """Divide the elements by a power of two, add their powers, and return the sum times that power of two."""
     found = leave_out_root(group)
     if found is None:
@@ -100,7 +100,7 @@ def leave_out_root_of_scaled(group: Group) -> Fraction | None:
     return found / compute_power_of_two(order * math.frexp(largest)[1]) if order else None
 
 
-def take_mean(group: Group, *, less: int = 0) -> Fraction | None:
+def take_mean(group: AnsweredGroup, *, less: int = 0) -> Fraction | None:
     """Divide the sum of powers by the number of elements, less a number."""
     order, counted = group.seen.order, group.count - less
     if order == math.inf or group.divisor > 1 or not counted:
@@ -108,7 +108,7 @@ def take_mean(group: Group, *, less: int = 0) -> Fraction | None:
     return group.norm * Fraction(1 / counted ** (1 / order))
 
 
-def average_by(group: Group, *, power: float) -> Fraction | None:
+def average_by(group: AnsweredGroup, *, power: float) -> Fraction | None:
     """Divide the Euclidean norm by a power of the number of elements."""
     own = group.seen.operation.averaging_power / 2
     if not own or own == power:
@@ -116,16 +116,16 @@ def average_by(group: Group, *, power: float) -> Fraction | None:
     return group.norm * Fraction(float(group.count) ** (own - power))
 
 
-def of_several(compute: Callable[[Group, int], Fraction]) -> Factor:
+def of_several(compute: Callable[[AnsweredGroup, int], Fraction]) -> Factor:
     """Return a function that computes a norm from several gradients and their number."""
 
-    def compute_norm(group: Group) -> Fraction | None:
+    def compute_norm(group: AnsweredGroup) -> Fraction | None:
         return compute(group, len(group.tensors)) if len(group.tensors) > 1 else None
 
     return compute_norm
 
 
-def leave_out(group: Group, *, kept: slice) -> Fraction | None:
+def leave_out(group: AnsweredGroup, *, kept: slice) -> Fraction | None:
     """Return the norm of some of the gradients that count."""
     seen = group.seen
     if not seen.operation.shares_norms or len(group.tensors) < len(seen.tensors):
@@ -135,7 +135,7 @@ def leave_out(group: Group, *, kept: slice) -> Fraction | None:
     return None if len(left) == len(group.tensors) else group.compute_norm_over(left) if left else Fraction(0)
 
 
-def leave_out_from(group: Group, *, place: int) -> Fraction | None:
+def leave_out_from(group: AnsweredGroup, *, place: int) -> Fraction | None:
     """Return the norm of the elements before a place of each gradient."""
     every = [tensor.exact for tensor in group.tensors]
     if all(len(one) <= place for one in every):
@@ -143,7 +143,7 @@ def leave_out_from(group: Group, *, place: int) -> Fraction | None:
     return group.compute_norm_over([one.take_places(range(len(one))[:place]) for one in every])
 
 
-def add_below_root(group: Group, *, eps: float) -> Fraction | None:
+def add_below_root(group: AnsweredGroup, *, eps: float) -> Fraction | None:
     """Add a number to the sum of powers, or to their mean, before the root is taken."""
     order = group.seen.order
     if order == 2:
@@ -151,10 +151,10 @@ def add_below_root(group: Group, *, eps: float) -> Fraction | None:
     return None if order == math.inf else raise_to_power(raise_to_power(group.norm, order) + Fraction(eps), 1 / order)
 
 
-def average_over(count: Callable[[Group], int]) -> Factor:
+def average_over(count: Callable[[AnsweredGroup], int]) -> Factor:
     """Return a function that averages over another number of elements. It does not speak of a number of zero."""
 
-    def compute_norm(group: Group) -> Fraction | None:
+    def compute_norm(group: AnsweredGroup) -> Fraction | None:
         operation, counted = group.seen.operation, count(group)
         if not operation.is_average or not counted:
             return None
@@ -163,36 +163,36 @@ def average_over(count: Callable[[Group], int]) -> Factor:
     return compute_norm
 
 
-def count_along(group: Group, *, axis: int) -> int:
+def count_along(group: AnsweredGroup, *, axis: int) -> int:
     """Return the length of one axis. A vector has one, and a scalar is one element."""
     shape = group.tensors[0].given.shape
     return shape[axis] if len(shape) > 1 else group.count
 
 
-def count_other_axes(group: Group) -> int:
+def count_other_axes(group: AnsweredGroup) -> int:
     """Return the number of elements along all axes but the first, which may be taken for a batch."""
     shape = group.tensors[0].given.shape
     return math.prod(shape[1:]) if len(shape) > 1 else group.count
 
 
-def count_nonzero(group: Group) -> int:
+def count_nonzero(group: AnsweredGroup) -> int:
     """Return the number of elements that are not zero, at least 1."""
     return max(sum(int(np.count_nonzero(tensor.before)) for tensor in group.tensors), 1)
 
 
-def count_all(group: Group) -> int:
+def count_all(group: AnsweredGroup) -> int:
     """Return the number of elements of all gradients of the call."""
     return sum(len(tensor.exact) for tensor in group.seen.tensors.values())
 
 
-def divide_by_infinity(group: Group) -> Fraction | None:
+def divide_by_infinity(group: AnsweredGroup) -> Fraction | None:
     """Return a norm of zero for an average over more elements than the dtype can count."""
     if not group.seen.operation.is_average:
         return None
     return Fraction(0) if group.count > group.asked.form.largest else group.norm
 
 
-def subtract_mean(group: Group) -> Fraction | None:
+def subtract_mean(group: AnsweredGroup) -> Fraction | None:
     """Return the standard deviation of the elements, or of a norm the same without the division."""
     if group.seen.order != 2:
         return None
@@ -208,7 +208,7 @@ def subtract_mean(group: Group) -> Fraction | None:
     return take_root(power) * compute_power_of_two(exponent)
 
 
-def take_norms_of_matrices(group: Group) -> Fraction | None:
+def take_norms_of_matrices(group: AnsweredGroup) -> Fraction | None:
     """Join the norms of the gradients, where a matrix has a norm of matrices: its largest singular value, for one."""
     order = group.seen.order
     if order not in (1, 2, math.inf) or group.divisor > 1:
@@ -231,7 +231,7 @@ def _join(norms: Sequence[Fraction], order: float) -> Fraction:
     return sum(norms, Fraction(0)) if order == 1 else take_root(sum((norm**2 for norm in norms), Fraction(0)))
 
 
-def join_by(group: Group, *, order: float) -> Fraction | None:
+def join_by(group: AnsweredGroup, *, order: float) -> Fraction | None:
     """Join the norms of several gradients by another order than that of each norm."""
     return None if group.seen.order == order or len(group.tensors) < 2 else _join(group.norms, order)
 
@@ -245,7 +245,7 @@ def take_root(square: Fraction) -> Fraction:
     return Fraction(math.isqrt(shifted.numerator // shifted.denominator)) / compute_power_of_two(exponent)
 
 
-def add_in_turn(group: Group, *, dtype: type[np.floating[Any]]) -> Fraction | None:
+def add_in_turn(group: AnsweredGroup, *, dtype: type[np.floating[Any]]) -> Fraction | None:
     """Return the norm from powers that are rounded to a dtype and added one by one.
 
     Such a sum stops growing when it is much larger than each power.
@@ -263,19 +263,19 @@ def add_in_turn(group: Group, *, dtype: type[np.floating[Any]]) -> Fraction | No
     return Fraction((total / group.divisor) ** (1 / order)) * compute_power_of_two(exponent)
 
 
-def use_other_order(group: Group, *, order: float) -> Fraction | None:
+def use_other_order(group: AnsweredGroup, *, order: float) -> Fraction | None:
     """Return the norm of another order."""
     return None if group.seen.order == order else group.compute_norm_over([one.exact for one in group.tensors], order)
 
 
-def take_largest_element(group: Group) -> Fraction | None:
+def take_largest_element(group: AnsweredGroup) -> Fraction | None:
     """Return the magnitude of the largest element, which is not the largest magnitude."""
     if group.seen.order != math.inf:
         return None
     return Fraction(abs(max(float(tensor.before.max()) for tensor in group.tensors)))
 
 
-def take_magnitude_of_sum(group: Group) -> Fraction | None:
+def take_magnitude_of_sum(group: AnsweredGroup) -> Fraction | None:
     """Return the magnitude of the sum of the elements."""
     total = sum((tensor.before.astype(np.longdouble).sum() for tensor in group.tensors), np.longdouble(0))
     return Fraction(float(abs(total))) if np.isfinite(float(total)) else None

@@ -19,10 +19,12 @@ from ..oracle.bounds import compute_error_bounds
 from ..oracle.formats import FORMATS, Format, compute_power_of_two, has_long_doubles, round_to_long_double
 from ..oracle.formula import PLAIN, Formula
 from .facts import (
-    Group,
+    SCALING_ERROR,
+    AnsweredGroup,
     Kind,
     Tensor,
     bound_norms_after_underflow,
+    bound_power,
     compute_plain_coefficient,
     is_product_over_infinity,
     raise_to_power,
@@ -39,12 +41,16 @@ class Range:
 
     cause: str
     #: Explain a group of finite gradients by the step. A function is meant to have one of the formulas.
-    explain: Callable[[Group, Sequence[Formula]], Explanation | None]
+    explain: Callable[[AnsweredGroup, Sequence[Formula]], Explanation | None]
     #: The rule, without its operation, that every function breaks whose arithmetic leaves the range in this step.
     breaks: str = ""
+    #: Whether the norm becomes zero, infinite or inaccurate. A right norm in the same answer refutes the cause.
+    loses_norm: bool = False
 
 
-def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[str] = frozenset()) -> list[Explanation]:
+def list_ranges(
+    group: AnsweredGroup, formulas: Sequence[Formula], barred: Collection[str] = frozenset()
+) -> list[Explanation]:
     """Return each explanation of a group of finite gradients by a step that leaves the range. Skip barred causes."""
     if group.total is not None or not group.threshold >= 0:
         return []
@@ -54,7 +60,7 @@ def list_ranges(group: Group, formulas: Sequence[Formula], barred: Collection[st
     return list(dict.fromkeys(one for one in found if one is not None))
 
 
-def _explain_squares_overflow(group: Group, _: Sequence[Formula]) -> Explanation | None:
+def _explain_squares_overflow(group: AnsweredGroup, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by squares or a sum of squares that become infinite, in the gradients or in a parameter."""
     if any(group.overflows(form) for form in group.forms) and (
         found := _explain_infinite_norm(group, "squares-overflow")
@@ -66,7 +72,7 @@ def _explain_squares_overflow(group: Group, _: Sequence[Formula]) -> Explanation
     return None
 
 
-def _explain_norm_out_of_range(group: Group, _: Sequence[Formula]) -> Explanation | None:
+def _explain_norm_out_of_range(group: AnsweredGroup, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by a norm that the dtype cannot hold, although its squares may be."""
     parameter, narrowest = group.asked.parameter, min(form.largest for form in group.forms)
     if any(group.norm > form.largest for form in group.forms) and (
@@ -78,38 +84,38 @@ def _explain_norm_out_of_range(group: Group, _: Sequence[Formula]) -> Explanatio
     return _explain_conversion(group)
 
 
-def _measure_parameter(group: Group) -> Fraction:
+def _measure_parameter(group: AnsweredGroup) -> Fraction:
     return integers.compute_norm(group.asked.weights).middle
 
 
-def _explain_infinite_limit(group: Group, cause: str) -> Explanation | None:
+def _explain_infinite_limit(group: AnsweredGroup, cause: str) -> Explanation | None:
     """Explain results by a parameter whose norm, or whose squares, make the limit of a unit infinite."""
-    return Explanation.of(cause, "unclipped", effect="unchanged") if group.kinds <= {Kind.SAME} else None
+    return Explanation.predict(cause, "unclipped", effect="unchanged") if group.kinds <= {Kind.SAME} else None
 
 
-def _explain_infinite_norm(group: Group, cause: str) -> Explanation | None:
+def _explain_infinite_norm(group: AnsweredGroup, cause: str) -> Explanation | None:
     """Explain results by an infinite norm. A finite number divided by it is 0, and its product with 0 is NaN."""
     kinds = group.kinds
     if kinds <= {Kind.ZERO} or kinds <= {Kind.NAN}:
-        return Explanation.of(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")
+        return Explanation.predict(cause, "destroyed", effect="nan" if Kind.NAN in kinds else "zeros")
     if all(is_product_over_infinity(tensor, group.threshold) for tensor in group.distinct):
-        return Explanation.of(cause, "destroyed", effect="zeros and nan")
+        return Explanation.predict(cause, "destroyed", effect="zeros and nan")
     return None
 
 
-def _explain_conversion(group: Group) -> Explanation | None:
+def _explain_conversion(group: AnsweredGroup) -> Explanation | None:
     """Explain results by a right norm that becomes infinite in the conversion to the dtype of a narrower gradient."""
     narrow = [tensor for tensor in group.distinct if group.norm > tensor.form.largest]
     wide = [tensor for tensor in group.distinct if group.norm <= tensor.form.largest]
     coefficient = compute_plain_coefficient(group.norm, group.threshold)
     if not narrow or not wide or coefficient is None or {tensor.kind for tensor in narrow} != {Kind.ZERO}:
         return None
-    if not all(tensor.is_scaled_by(coefficient, 4.0) for tensor in wide):
+    if not all(tensor.is_scaled_by(coefficient, SCALING_ERROR) for tensor in wide):
         return None
-    return Explanation.of("norm-out-of-range", "destroyed", effect="zeros in the narrower dtype")
+    return Explanation.predict("norm-out-of-range", "destroyed", effect="zeros in the narrower dtype")
 
 
-def _explain_underflow(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_underflow(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by squares that underflow, in the gradients or in a parameter, so that its limit is zero."""
     for form in group.forms:
         if group.underflows(form) and (found := _explain_underflow_in(group, form, formulas)) is not None:
@@ -118,30 +124,30 @@ def _explain_underflow(group: Group, formulas: Sequence[Formula]) -> Explanation
     if parameter is None or not group.kinds <= {Kind.ZERO}:
         return None
     is_lost = 0 < _measure_parameter(group) ** 2 < FORMATS[parameter.dtype].smallest_normal
-    return Explanation.of("squares-underflow", "destroyed", effect="zeros") if is_lost else None
+    return Explanation.predict("squares-underflow", "destroyed", effect="zeros") if is_lost else None
 
 
-def _explain_underflow_in(group: Group, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_underflow_in(group: AnsweredGroup, form: Format, formulas: Sequence[Formula]) -> Explanation | None:
     low, high = bound_norms_after_underflow(group, form)
     order = group.seen.order
     if low == 0:
         if group.kinds <= {Kind.NAN}:
-            return Explanation.of("squares-underflow", "destroyed", effect="nan")
+            return Explanation.predict("squares-underflow", "destroyed", effect="nan")
         if group.describe_effect(math.inf) == "infinite":
-            return Explanation.of("squares-underflow", "destroyed", effect="infinite")
+            return Explanation.predict("squares-underflow", "destroyed", effect="infinite")
         for formula in formulas:
             # The formula gives this coefficient for a norm of zero.
             if formula.kind == "coefficient":
                 shrunk = min(Fraction(1), Fraction(group.threshold) / formula.small) if formula.eps else Fraction(1)
                 if group.is_scaled_by(shrunk):
                     severity, effect = ("unclipped", "unchanged") if shrunk == 1 else ("wrong", "scaled")
-                    return Explanation.of("squares-underflow", severity, effect=effect)
+                    return Explanation.predict("squares-underflow", severity, effect=effect)
         # The coefficient `c (1 / c)` may differ from 1 by its roundings.
-        if all(tensor.is_scaled_by(Fraction(1), 4.0) for tensor in group.distinct):
-            return Explanation.of("squares-underflow", "unclipped", effect="unchanged")
-    slack = 1 + Fraction(64, 2**form.precision)
+        if all(tensor.is_scaled_by(Fraction(1), SCALING_ERROR) for tensor in group.distinct):
+            return Explanation.predict("squares-underflow", "unclipped", effect="unchanged")
+    slack = bound_power(form, order)
     if _is_multiplied_before(group, low, high, slack):
-        return Explanation.of("squares-underflow", effect="scaled")
+        return Explanation.predict("squares-underflow", effect="scaled")
     factor = _find_common_factor(group)
     if factor is None:
         return None
@@ -149,11 +155,11 @@ def _explain_underflow_in(group: Group, form: Format, formulas: Sequence[Formula
         # The common factor implies a norm. Powers that partly underflow must be able to give this norm.
         implied = Fraction(group.threshold) / factor - (formula.small if formula.kind == "coefficient" else 0)
         if implied > 0 and low / slack <= raise_to_power(implied, order) <= high * slack:
-            return Explanation.of("squares-underflow", effect="scaled")
+            return Explanation.predict("squares-underflow", effect="scaled")
     return None
 
 
-def _is_multiplied_before(group: Group, low: Fraction, high: Fraction, slack: Fraction) -> bool:
+def _is_multiplied_before(group: AnsweredGroup, low: Fraction, high: Fraction, slack: Fraction) -> bool:
     """Return whether results are `(x c) / max(n, c)`, with subnormal products and a norm of powers that underflow.
 
     `low` and `high` are the bounds of the sum of powers, which may differ by the factor `slack`.
@@ -176,7 +182,7 @@ def _is_multiplied_before(group: Group, low: Fraction, high: Fraction, slack: Fr
     return False
 
 
-def _list_implied_norms(group: Group, threshold: Fraction) -> list[Fraction]:
+def _list_implied_norms(group: AnsweredGroup, threshold: Fraction) -> list[Fraction]:
     """Return the norms that divide the product of the largest element and the threshold, and the threshold itself."""
     found = [threshold]
     largest = max(group.distinct, key=lambda tensor: float(np.abs(tensor.before).max()))
@@ -188,19 +194,19 @@ def _list_implied_norms(group: Group, threshold: Fraction) -> list[Fraction]:
     return found
 
 
-def _find_common_factor(group: Group) -> Fraction | None:
+def _find_common_factor(group: AnsweredGroup) -> Fraction | None:
     """Return the factor that all elements share, within the error of one product, or None if they share none."""
     sized = [tensor for tensor in group.distinct if tensor.factor]
     if not sized:
         return None
     largest = max(sized, key=lambda tensor: float(np.abs(tensor.after).max()))
     factor = Fraction(largest.factor or 0.0)
-    if factor <= 0 or not all(tensor.is_scaled_by(factor, 4.0) for tensor in group.distinct):
+    if factor <= 0 or not all(tensor.is_scaled_by(factor, SCALING_ERROR) for tensor in group.distinct):
         return None
     return factor
 
 
-def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_coefficient(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by a coefficient that is rounded to a subnormal number, or to zero."""
     for formula in formulas:
         factor = group.compute_coefficient(formula)
@@ -208,16 +214,16 @@ def _explain_coefficient(group: Group, formulas: Sequence[Formula]) -> Explanati
             if factor is None or not 0 < factor < form.smallest_normal:
                 continue
             if group.kinds <= {Kind.ZERO}:
-                return Explanation.of("coefficient-underflow", "destroyed", effect="zeros")
+                return Explanation.predict("coefficient-underflow", "destroyed", effect="zeros")
             steps = round(factor / form.smallest_subnormal)
             for step in (steps, steps - 1, steps + 1):
                 rounded = step * form.smallest_subnormal
-                if step > 0 and all(tensor.is_scaled_by(rounded, 2.0) for tensor in group.distinct):
-                    return Explanation.of("coefficient-underflow", effect="scaled")
+                if step > 0 and all(tensor.is_scaled_by(rounded, SCALING_ERROR) for tensor in group.distinct):
+                    return Explanation.predict("coefficient-underflow", effect="scaled")
     return None
 
 
-def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_reciprocal(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by a coefficient `c * (1 / (n + eps))` whose reciprocal overflows, with or without a limit of 1.
 
     The coefficient `c * min(1 / n, 1 / c)` has the same effect if both reciprocals overflow.
@@ -232,11 +238,11 @@ def _explain_reciprocal(group: Group, formulas: Sequence[Formula]) -> Explanatio
         expected = ("nan",) if group.threshold == 0 else ("unchanged", "infinite") if formula.eps else ("infinite",)
         if effect in expected and not (effect == "unchanged" and group.norm <= Fraction(group.threshold)):
             severity = "unclipped" if effect == "unchanged" else "destroyed"
-            return Explanation.of("reciprocal-out-of-range", severity, effect=effect)
+            return Explanation.predict("reciprocal-out-of-range", severity, effect=effect)
     return None
 
 
-def _explain_products(group: Group, _: Sequence[Formula]) -> Explanation | None:
+def _explain_products(group: AnsweredGroup, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by `(x c) / n` or `(x / n) c`, if the first product or quotient leaves the range."""
     factor = compute_plain_coefficient(group.norm, group.threshold)
     if factor is None or not math.isfinite(group.threshold) or not group.norm:
@@ -247,11 +253,11 @@ def _explain_products(group: Group, _: Sequence[Formula]) -> Explanation | None:
     for first, second in orders:
         if all(_is_rounded_between(tensor, first, second, group.compute_bound(tensor)) for tensor in group.distinct):
             destroyed = group.kinds <= {Kind.ZERO, Kind.NAN, Kind.PARTLY}
-            return Explanation.of("product-out-of-range", "destroyed" if destroyed else "")
+            return Explanation.predict("product-out-of-range", "destroyed" if destroyed else "")
     return None
 
 
-def _explain_threshold(group: Group, _: Sequence[Formula]) -> Explanation | None:
+def _explain_threshold(group: AnsweredGroup, _: Sequence[Formula]) -> Explanation | None:
     """Explain results by `c / sqrt(max(n ** 2, c ** 2))`, if only the square of the threshold leaves the range.
 
     An infinite square makes zeros. A subnormal square has few digits, so gradients below the threshold change. If the
@@ -263,19 +269,19 @@ def _explain_threshold(group: Group, _: Sequence[Formula]) -> Explanation | None
     square, scalar = Fraction(group.threshold) ** 2, group.seen.case.options.get("threshold_as", "")
     own = FORMATS.get(scalar.removeprefix("numpy-"))
     if own is not None and square > own.largest and group.kinds <= {Kind.SAME}:
-        return Explanation.of(cause, "unclipped", effect="unchanged")
+        return Explanation.predict(cause, "unclipped", effect="unchanged")
     for form in group.forms:
         if square > form.largest and not group.overflows(form) and group.kinds <= {Kind.ZERO}:
-            return Explanation.of(cause, "destroyed", effect="zeros")
+            return Explanation.predict(cause, "destroyed", effect="zeros")
         if square >= form.smallest_normal or group.norm > Fraction(group.threshold):
             continue
         steps = math.floor(square / form.smallest_subnormal)
         for rounded in (step * form.smallest_subnormal for step in (steps, steps + 1) if step):
             factor = Fraction(math.sqrt(square / rounded))
             # A coefficient that is almost 1 would also explain other roundings.
-            is_clear = abs(factor - 1) * 2**group.coarsest > 4.0
-            if is_clear and all(tensor.is_scaled_by(factor, 4.0) for tensor in group.distinct):
-                return Explanation.of(cause, effect="scaled")
+            is_clear = abs(factor - 1) * 2**group.coarsest > SCALING_ERROR
+            if is_clear and all(tensor.is_scaled_by(factor, SCALING_ERROR) for tensor in group.distinct):
+                return Explanation.predict(cause, effect="scaled")
     return None
 
 
@@ -352,7 +358,7 @@ def _are_clearly_rounded_between(
     return decided
 
 
-def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | None:
+def _explain_flush(group: AnsweredGroup, formulas: Sequence[Formula]) -> Explanation | None:
     """Explain results by subnormal numbers that become zero, in the gradients or in the results."""
     for formula in formulas:
         factor = group.compute_coefficient(formula)
@@ -360,12 +366,12 @@ def _explain_flush(group: Group, formulas: Sequence[Formula]) -> Explanation | N
             continue
         counts = [_count_flushed(tensor, factor, group.compute_bound(tensor)) for tensor in group.distinct]
         if None not in counts and any(counts):
-            return Explanation.of("subnormals-flushed")
+            return Explanation.predict("subnormals-flushed")
     every_is_subnormal = all(
         (np.abs(tensor.before) < float(tensor.form.smallest_normal)).all() for tensor in group.distinct
     )
     if every_is_subnormal and group.kinds <= {Kind.SAME} and group.norm > Fraction(group.threshold):
-        return Explanation.of("subnormals-flushed", "unclipped", effect="unchanged")
+        return Explanation.predict("subnormals-flushed", "unclipped", effect="unchanged")
     return None
 
 
@@ -385,9 +391,9 @@ FLUSHED = Range("subnormals-flushed", _explain_flush)
 
 #: The steps in the order of the formula.
 RANGES = (
-    Range("squares-overflow", _explain_squares_overflow, breaks="overflow-of-squares"),
-    Range("norm-out-of-range", _explain_norm_out_of_range),
-    Range("squares-underflow", _explain_underflow, breaks="underflow-of-squares"),
+    Range("squares-overflow", _explain_squares_overflow, breaks="overflow-of-squares", loses_norm=True),
+    Range("norm-out-of-range", _explain_norm_out_of_range, loses_norm=True),
+    Range("squares-underflow", _explain_underflow, breaks="underflow-of-squares", loses_norm=True),
     Range("reciprocal-out-of-range", _explain_reciprocal),
     Range("coefficient-underflow", _explain_coefficient, breaks="coefficient-underflow"),
     Range("product-out-of-range", _explain_products, breaks="intermediate-range"),
@@ -398,12 +404,21 @@ RANGES = (
 #: The rules that functions break whose arithmetic leaves the range in a step, by the step's cause.
 BREAKS: Mapping[str, str] = {step.cause: step.breaks for step in RANGES if step.breaks}
 
+#: The rules about calls in which the arithmetic may leave the range, or meets subnormal numbers. They refute no law.
+LIMITS = frozenset({*BREAKS.values(), "subnormal"})
+
+#: The causes of steps that lose the norm.
+LOST_NORMS = frozenset(step.cause for step in RANGES if step.loses_norm)
+
 
 #: For each format, the narrower formats, widest first.
 NARROWER = {"float64": ("float32", "bfloat16", "float16"), "float32": ("float16", "bfloat16")}
 
+#: A relative error bound below this one shows that a narrower dtype was used.
+CLEAR = 0.125  # measured: 0.0625 and 0.25 name the same causes
 
-def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool) -> Iterator[Explanation]:
+
+def list_roundings(group: AnsweredGroup, formulas: Sequence[Formula], *, is_narrow: bool) -> Iterator[Explanation]:
     """Yield the explanations of results by the errors of a long sum, or of a narrower dtype.
 
     A careful computation of another formula needs no long sum. `is_narrow` says that the arithmetic is known to be
@@ -416,9 +431,9 @@ def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool
         factor *= group.seen.rate
         if group.kinds <= {Kind.FINITE, Kind.SAME} and group.is_scaled_by(factor):
             if factor == group.seen.rate:
-                yield Explanation.of("not-exact-below")
+                yield Explanation.predict("not-exact-below")
             elif formula == PLAIN or not group.follows(formula, careful=True):
-                yield Explanation.of("long-sum")
+                yield Explanation.predict("long-sum")
         widest = max(group.tensors, key=lambda tensor: tensor.form.precision).given.dtype
         for narrow in NARROWER.get(widest, ()):
             if (
@@ -426,10 +441,10 @@ def list_roundings(group: Group, formulas: Sequence[Formula], *, is_narrow: bool
                 or _has_rounded_numbers(group, formula, narrow)
                 or (is_narrow and _is_lost_in(group, narrow))
             ):
-                yield Explanation.of("narrower-arithmetic", dtype=narrow)
+                yield Explanation.predict("narrower-arithmetic", dtype=narrow)
 
 
-def _is_lost_in(group: Group, narrow: str) -> bool:
+def _is_lost_in(group: AnsweredGroup, narrow: str) -> bool:
     """Return whether results are zeros or unchanged, because the norm or the threshold leaves the range of a dtype."""
     form = FORMATS[narrow]
     if not 0 < group.threshold < math.inf:
@@ -442,7 +457,7 @@ def _is_lost_in(group: Group, narrow: str) -> bool:
     return raise_to_power(Fraction(largest), group.seen.order) <= form.smallest_subnormal / 2
 
 
-def _has_rounded_numbers(group: Group, formula: Formula, narrow: str) -> bool:
+def _has_rounded_numbers(group: AnsweredGroup, formula: Formula, narrow: str) -> bool:
     """Return whether results are right for a threshold and an epsilon that were rounded to a narrower dtype.
 
     MLX 0.29 does so with all numbers of Python, although it computes in the dtype of the gradients.
@@ -461,7 +476,7 @@ def _has_rounded_numbers(group: Group, formula: Formula, narrow: str) -> bool:
     return factor is not None and group.is_scaled_by(factor * group.seen.rate)
 
 
-def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
+def _is_computed_in(group: AnsweredGroup, factor: Fraction, narrow: str) -> bool:
     """Return whether results are right within the error bound of a narrower dtype, and show that it was used.
 
     They show it if all results are numbers of the narrower dtype, or if the coefficient or the norm is such a number.
@@ -473,12 +488,13 @@ def _is_computed_in(group: Group, factor: Fraction, narrow: str) -> bool:
     size, is_average = float(min(group.norm, Fraction(2) ** 1000)), group.seen.operation.is_average
     bounds = compute_error_bounds(form, group.seen.order, group.count, size, is_average=is_average)
     slack = (bounds.clip_bound + 2) * 2.0 ** (1 - form.precision)
-    if slack < 0.125 and all(_is_rounded_to(tensor, factor, narrow, slack) for tensor in group.distinct):
+    if slack < CLEAR and all(_is_rounded_to(tensor, factor, narrow, slack) for tensor in group.distinct):
         return True
-    common = _find_common_factor(group) if slack < 0.125 and group.kinds <= {Kind.FINITE, Kind.SAME} else None
+    common = _find_common_factor(group) if slack < CLEAR and group.kinds <= {Kind.FINITE, Kind.SAME} else None
     if common is None or abs(common - factor) > factor * Fraction(slack):
         return False
-    error = 8 * 2.0**-group.coarsest
+    # An ulp is at most twice the unit.
+    error = 2 * SCALING_ERROR * 2.0**-group.coarsest
     numbers = [float(common)]
     if 0 < group.threshold < math.inf:
         # The threshold may be rounded to the narrower dtype, too.

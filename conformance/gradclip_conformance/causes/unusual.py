@@ -17,7 +17,7 @@ from ..oracle.arrays import decode
 from ..oracle.formats import read_float64_values, round_all
 from ..oracle.formula import PLAIN, Formula
 from ..oracle.question import get_bounds, get_clipping_threshold
-from .facts import Group, Seen, Tensor, round_doubles
+from .facts import NORM_ERROR, AnsweredGroup, Seen, Tensor, round_doubles
 from .model import Explanation
 from .values import is_right_value
 
@@ -29,7 +29,7 @@ def explain_repeated(seen: Seen, formulas: Sequence[Formula]) -> Explanation | N
     groups = Seen(apart, seen.results).groups
     times = Counter(find_first(case, i) for i in range(len(case.gradients)))
 
-    def is_scaled_so_often(group: Group, formula: Formula) -> bool:
+    def is_scaled_so_often(group: AnsweredGroup, formula: Formula) -> bool:
         factor = group.compute_coefficient(formula)
         return factor is not None and all(
             tensor.is_scaled_by(factor ** times[find_first(case, tensor.index)], 2 * group.compute_bound(tensor))
@@ -83,7 +83,7 @@ def _is_clipped_in_parts(tensor: Tensor, threshold: float, along_first: bool, av
     before = tensor.before.reshape(-1, max(length, 1)).astype(np.longdouble)
     norms = np.sqrt((before * before).sum(axis=1, keepdims=True)) / max(length, 1) ** (averaging_power / 2)
     right = np.where(norms <= threshold, before, before * (threshold / norms)).ravel()
-    allowed = np.abs(right) * 8 * 2.0 ** (1 - tensor.form.precision) + 2 * float(tensor.form.smallest_subnormal)
+    allowed = np.abs(right) * NORM_ERROR * 2.0**-tensor.form.precision + 2 * float(tensor.form.smallest_subnormal)
     return bool((np.abs(tensor.after - right) <= allowed).all())
 
 
@@ -92,7 +92,7 @@ def has_limited_elements(seen: Seen) -> bool:
     return all(map(_is_right_or_limited, seen.groups))
 
 
-def _is_right_or_limited(group: Group) -> bool:
+def _is_right_or_limited(group: AnsweredGroup) -> bool:
     if group.is_right or group.compute_coefficient() in (None, 1):
         return group.is_right
     return all(

@@ -14,7 +14,7 @@ from gradclip_adapters.contract import DTYPES
 
 from ..oracle.formats import FORMATS, read_float64_values
 from ..oracle.question import get_bounds
-from .facts import Seen, round_doubles
+from .facts import SCALING_ERROR, Seen, round_doubles
 from .model import Explanation
 
 Doubles = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ def list_values(seen: Seen, barred: Collection[str] = ()) -> list[Explanation]:
     if not pairs or case.options.get("learning_rate", 1.0) != 1.0 or np.isnan([low, high]).any() or low > high:
         return []
     flushed = "subnormals-flushed" not in barred and all(_is_flushed(*pair, low, high) for pair in pairs)
-    found = [Explanation.of("subnormals-flushed")] if flushed else []
+    found = [Explanation.predict("subnormals-flushed")] if flushed else []
     found += [
         explanation
         for explanation, model in _list_models(low, high)
@@ -39,9 +39,9 @@ def list_values(seen: Seen, barred: Collection[str] = ()) -> list[Explanation]:
     ]
     partly = all(_is_partly_clipped(before, after, _clip(before, low, high, dtype)) for before, after, dtype in pairs)
     if partly and "not-clipped" not in barred:
-        found.append(Explanation.of("not-clipped", "unclipped", effect="some"))
+        found.append(Explanation.describe("not-clipped", "unclipped", effect="some"))
     if high > 0 and all(_is_scaled_to(high, *pair) for pair in pairs):
-        found.append(Explanation.of("value-scaled"))
+        found.append(Explanation.predict("value-scaled"))
     return list(dict.fromkeys(found))
 
 
@@ -63,7 +63,7 @@ def _is_scaled_to(high: float, before: Doubles, after: Doubles, dtype: str) -> b
         return False
     factor = min(1.0, high / largest) if largest else 1.0
     spacing = np.abs(after) * 2.0 ** (1 - FORMATS[dtype].precision) + float(FORMATS[dtype].smallest_subnormal)
-    return bool((np.abs(after - before * factor) <= 4 * spacing).all())
+    return bool((np.abs(after - before * factor) <= SCALING_ERROR * spacing).all())
 
 
 def _is_partly_clipped(before: Doubles, after: Doubles, right: Doubles) -> bool:
@@ -88,36 +88,36 @@ def changes_signs_of_zeros(seen: Seen) -> bool:
 
 
 def _list_models(low: float, high: float) -> Iterator[tuple[Explanation, Model]]:
-    yield Explanation.of("not-clipped", "unclipped"), lambda x, _: x
+    yield Explanation.describe("not-clipped", "unclipped"), lambda x, _: x
     # If all elements are near a bound, several numbers explain the results. The nearest one to the bound comes first.
     for least, most in itertools.product(_list_neighbours(low), _list_neighbours(high)):
-        yield Explanation.of("value-bounds-rounded", dtype="float32"), _clip_between(least, most)
+        yield Explanation.predict("value-bounds-rounded", dtype="float32"), _clip_between(least, most)
     bounds = {narrow: round_doubles(np.array([low, high]), narrow).tolist() for narrow in NARROW}
     for narrow, (least, most) in bounds.items():
-        yield Explanation.of("value-bounds-rounded", dtype=narrow), _clip_between(least, most)
+        yield Explanation.predict("value-bounds-rounded", dtype=narrow), _clip_between(least, most)
     for narrow, (least, most) in bounds.items():
         yield (
-            Explanation.of("narrower-arithmetic", dtype=narrow),
+            Explanation.predict("narrower-arithmetic", dtype=narrow),
             _clip_between(least, most, partial(round_doubles, dtype=narrow)),
         )
-    yield Explanation.of("value-one-sided", bound="max"), _clip_between(-np.inf, high)
-    yield Explanation.of("value-one-sided", bound="min"), _clip_between(low, np.inf)
+    yield Explanation.predict("value-one-sided", bound="max"), _clip_between(-np.inf, high)
+    yield Explanation.predict("value-one-sided", bound="min"), _clip_between(low, np.inf)
     for number in (high, low, 0.0):
         yield Explanation.of("value-nan-lost"), _clip_between(low, high, partial(_replace_nan, number))
     for least, most in ((-high, high), (low, -low), (-high, -low), (-low, high)):
-        yield Explanation.of("value-bounds-mirrored"), _clip_between(least, most)
+        yield Explanation.predict("value-bounds-mirrored"), _clip_between(least, most)
     for least, most in ((0.0, high), (low, 0.0)):
-        yield Explanation.of("value-bound-zero"), _clip_between(least, most)
+        yield Explanation.predict("value-bound-zero"), _clip_between(least, most)
     yield (
-        Explanation.of("value-outside-zeroed"),
+        Explanation.predict("value-outside-zeroed"),
         _clip_between(-np.inf, np.inf, lambda x: np.where((x < low) | (x > high), 0.0, x)),
     )
-    yield Explanation.of("signs-lost"), _clip_between(low, high, np.abs)
-    yield Explanation.of("signs-lost"), lambda x, dtype: np.abs(_clip(x, low, high, dtype))
+    yield Explanation.predict("signs-lost"), _clip_between(low, high, np.abs)
+    yield Explanation.predict("signs-lost"), lambda x, dtype: np.abs(_clip(x, low, high, dtype))
     for whole in (np.trunc, np.round, np.floor, np.ceil):
-        yield Explanation.of("threshold-rounded"), _clip_between(float(whole(low)), float(whole(high)))
-    yield Explanation.of("gradients-zeroed", "destroyed"), lambda x, _: np.zeros_like(x)
-    yield Explanation.of("gradients-nan", "destroyed"), lambda x, _: np.full_like(x, np.nan)
+        yield Explanation.predict("threshold-rounded"), _clip_between(float(whole(low)), float(whole(high)))
+    yield Explanation.describe("gradients-zeroed", "destroyed"), lambda x, _: np.zeros_like(x)
+    yield Explanation.describe("gradients-nan", "destroyed"), lambda x, _: np.full_like(x, np.nan)
 
 
 #: The dtypes to which bounds or gradients may be rounded, widest first.

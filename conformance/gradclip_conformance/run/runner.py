@@ -39,7 +39,7 @@ from ..causes.attribution import explain_all, explain_cell
 from ..causes.findings import find_findings, keep_evidence, list_asked_rules
 from ..causes.model import Evidence, Explanation, Judged
 from ..causes.results import STATE_KEPT
-from ..causes.subject import EXPLAINED
+from ..causes.traits import EXPLAINED
 from ..judge.judging import choose_expectation, follow_up, judge
 from ..judge.model import Answer, Claim, Connection, Context, Description, Verdict
 from ..known.claims import load_claims_of

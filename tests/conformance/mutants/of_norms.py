@@ -67,6 +67,15 @@ add_mutant(
     ),
 )
 add_mutant(
+    "multiplies by min(norm, clip_norm) / (norm + 1e-6)",
+    "*.at-threshold",
+    causes=["eps-below-minimum"],
+    is_above=lambda self, norm, clip_norm: clip_norm != math.inf,
+    scale_in_float64=lambda self, grad, clip_norm, norm: self.right.scale_in_float64(
+        grad, min(norm, clip_norm), norm + 1e-6 if norm < math.inf else norm
+    ),
+)
+add_mutant(
     "does not clip if `math.isclose` says that the norm equals the threshold",
     "*.neighbours-of-threshold",
     causes=["not-clipped"],

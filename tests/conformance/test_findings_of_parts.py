@@ -199,6 +199,17 @@ def test_returned_norm_shows_gradients_that_are_left_out() -> None:
     assert max(run.singles, key=lambda one: one.count).cause == "gradients-left-out"
 
 
+def test_gradients_without_a_large_element_do_not_show_limited_elements() -> None:
+    def compare_largest(grads: Any, *, clip_norm: float) -> Any:
+        is_above = any((np.abs(g) > clip_norm).any() or not np.isfinite(g).all() for g in grads)
+        return clip(grads, clip_norm) if is_above else [g.copy() for g in grads]
+
+    causes = {one.cause for one in run_rules(make_adapter(compare_largest), "global-norm.*").singles}
+
+    assert "not-clipped" in causes
+    assert "elements-limited" not in causes
+
+
 @pytest.mark.parametrize("large", [findings.LARGE, 0])
 def test_excluded_gradients_that_count_are_the_only_cause(large: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are named by the results, the returned norm and the error, and where no answer can be kept, too."""

@@ -88,8 +88,12 @@ def _is_clipped_in_parts(tensor: Tensor, threshold: float, along_first: bool, av
 
 
 def has_limited_elements(seen: Seen) -> bool:
-    """Return whether the elements of each gradient above the threshold are limited to it, with both signs."""
-    return all(map(_is_right_or_limited, seen.groups))
+    """Return whether the elements of each gradient above the threshold are limited to it, with both signs.
+
+    Where no element lies beyond the threshold, gradients that were not clipped look the same.
+    """
+    has_larger = any((np.abs(one.before) > group.threshold).any() for group in seen.groups for one in group.distinct)
+    return has_larger and all(map(_is_right_or_limited, seen.groups))
 
 
 def _is_right_or_limited(group: AnsweredGroup) -> bool:

@@ -11,7 +11,6 @@ import click
 
 from gradclip_adapters.operations import OPERATIONS
 
-from ..cli.targets import OperationChoice
 from .files import STYLES, write_files
 
 #: The name becomes the name of a file, and stands in Python, TOML and YAML.
@@ -30,7 +29,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,59}")
 @click.option(
     "--op",
     "operation",
-    type=OperationChoice(),
+    type=click.Choice(OPERATIONS),
     metavar="OPERATION",
     default="clip_by_global_norm",
     show_default=True,

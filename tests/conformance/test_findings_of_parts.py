@@ -21,6 +21,7 @@ import gradclip_spec
 from gradclip_adapters.arrays import refuse_unlisted
 from gradclip_adapters.contract import About, Adapter, Array, Call, EntryPoint, Gradient, Reply
 from gradclip_adapters.operations import OPERATIONS
+from gradclip_conformance import check_clipper
 from gradclip_conformance.causes import findings
 
 Clip = Callable[..., Any]
@@ -208,6 +209,21 @@ def test_gradients_without_a_large_element_do_not_show_limited_elements() -> Non
 
     assert "not-clipped" in causes
     assert "elements-limited" not in causes
+
+
+@pytest.mark.parametrize("operation", ["clip_by_norm", "clip_by_global_norm"])
+def test_epsilon_of_a_fit_may_lie_beyond_the_narrower_range(operation: str) -> None:
+    def forget_other_roots(grads: Any, *, clip_norm: float, norm_type: float = 2.0) -> Any:
+        every = [np.abs(g.astype(np.longdouble)) for g in grads]
+        if norm_type == math.inf:
+            norm = max((np.max(each, initial=0) for each in every), default=0)
+        else:
+            norm = sum(np.sum(each**norm_type) for each in every) ** (0.5 if norm_type == 2 else 1)
+        return [(g * (1 if norm <= clip_norm else clip_norm / norm)).astype(g.dtype) for g in grads]
+
+    report = check_clipper(forget_other_roots, op=operation, rule="*.overflow*", isolated=False)
+
+    assert [one["cause"] for one in report.findings] == ["no-root"]
 
 
 @pytest.mark.parametrize("large", [findings.LARGE, 0])

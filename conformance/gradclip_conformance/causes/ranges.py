@@ -465,7 +465,8 @@ def _has_rounded_numbers(group: AnsweredGroup, formula: Formula, narrow: str) ->
     if not 0 < group.threshold < math.inf or not group.kinds <= {Kind.FINITE, Kind.SAME}:
         return False
     threshold, eps = round_doubles(np.array([group.threshold, formula.eps]), narrow).tolist()
-    if not 0 < threshold < math.inf or (threshold, eps) == (group.threshold, formula.eps):
+    # A formula that was fitted to an answer may have an epsilon beyond the narrower range.
+    if not 0 < threshold < math.inf or eps == math.inf or (threshold, eps) == (group.threshold, formula.eps):
         return False
     if formula == PLAIN:
         factor = compute_plain_coefficient(group.norm, threshold)

@@ -172,7 +172,6 @@ LAWS: tuple[Law, ...] = (
     Law("threshold-divided", factors.multiply_by_share),
     Law("threshold-rounded", factors.round_threshold(math.floor), breaks=ABOVE),
     Law("threshold-rounded", factors.round_threshold(round), breaks=ABOVE),
-    Law("threshold-rounded", factors.round_threshold(math.ceil), breaks=ABOVE),
     *(
         Law("threshold-rounded", factors.round_threshold(factors.cut_digits(digits)), breaks=ABOVE)
         for digits in range(3, 7)

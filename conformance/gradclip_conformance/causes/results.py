@@ -32,7 +32,7 @@ LONG_SUM = Explanation.predict("long-sum")
 STATE_KEPT = Explanation.of("state-kept")
 
 #: Results that are right in another order.
-OTHER_ORDER = Explanation.of("order-changed")
+OTHER_ORDER = Explanation.predict("order-changed")
 
 #: Causes of special calls. Their models cannot agree with an answer by chance.
 SPECIAL = frozenset({"excluded-counted"} | {*FORMULA_CAUSES.values()})

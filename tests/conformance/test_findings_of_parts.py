@@ -219,7 +219,7 @@ def exchange_bounds(grads: Any, *, min: float, max: float) -> Any:
     [
         (compare_largest, "clip_by_global_norm", "global-norm.*", "not-clipped", "elements-limited"),
         (compare_with_one, "clip_by_global_norm", "global-norm.*", "not-clipped", "threshold-rounded"),
-        (exchange_bounds, "clip_by_value", "value.*", "unexplained", "order-changed"),
+        (exchange_bounds, "clip_by_value", "value.*", "value-bounds-exchanged", "order-changed"),
     ],
 )
 def test_few_cells_that_agree_by_chance_name_no_cause(
@@ -375,7 +375,7 @@ def test_single_gradient_that_is_ignored_is_not_clipped() -> None:
     adapter = UnusualCalls(IgnoresSingle(), "clip_by_global_norm", ("float16", "float32", "float64"), None)
 
     # A mean of six squares would be below the threshold, too. But lists are clipped rightly.
-    found = run_rules(adapter, "global-norm.single-tensor", "global-norm.scaled-above")
+    found = run_rules(adapter, *(f"global-norm.{name}" for name in ("single-tensor", "scaled-above", "identity-below")))
 
     assert [finding.cause for finding in found.findings] == ["not-clipped", "raises"]
     assert set(found.findings[0].rules) == {"global-norm.single-tensor"}

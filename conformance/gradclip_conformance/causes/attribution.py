@@ -205,11 +205,21 @@ def _list_credible(cells: Sequence[Options], every: Sequence[Mapping[Key, Explan
     """
     examples = {key: one for keys in every for key, one in keys.items()}
     times = Counter(key for keys in every for key in keys)
+    bases = {basis: {key for keys in every for key, one in keys.items() if one.basis is basis} for basis in Basis}
+    shown, predicted = bases[Basis.SHOWN], bases[Basis.PREDICTED] - bases[Basis.SHOWN]
     found = {key for key, one in examples.items() if not _is_refuted(cells, every, one, times[key])}
+    lost = _count_lost(cells, every, found)
+    found = {key for key in found if key in shown or times[key] > lost}
+    # What only a doubtful law explains is unexplained, too. Symptoms stay, since the answers show them.
+    while doubtful := {key for key in found & predicted if times[key] <= _count_lost(cells, every, found)}:
+        found -= doubtful
+    return found
+
+
+def _count_lost(cells: Sequence[Options], every: Sequence[Mapping[Key, Explanation]], found: set[Key]) -> int:
+    """Return the number of wrong cells that none of these causes explains."""
     pairs = zip(cells, every, strict=True)
-    lost = sum(cell.counts and (found.isdisjoint(keys) if not cell.is_known else not keys) for cell, keys in pairs)
-    shown = {key for keys in every for key, one in keys.items() if one.basis is Basis.SHOWN}
-    return {key for key in found if key in shown or times[key] > lost}
+    return sum(cell.counts and (found.isdisjoint(keys) if not cell.is_known else not keys) for cell, keys in pairs)
 
 
 def _is_refuted(

@@ -16,22 +16,15 @@ from gradclip_adapters.contract import Array
 
 from ..oracle import integers
 from ..oracle.arrays import decode
-from ..oracle.formats import FORMATS
 from ..oracle.question import get_clipping_threshold
-from .facts import NORM_ERROR, AnsweredGroup, Factor, compute_norm, compute_plain_coefficient, round_doubles
-
-
-def round_elements(group: AnsweredGroup, *, narrow: str) -> Fraction | None:
-    """Return the coefficient for the norm of elements that were rounded to a narrower dtype."""
-    if all(form.precision <= FORMATS[narrow].precision for form in group.forms):
-        return group.compute_coefficient()
-    if not 0 <= group.threshold < math.inf:
-        return None
-    rounded = [round_doubles(tensor.before, narrow) for tensor in group.tensors]
-    # Powers that leave the range of the dtype have the same effect. Only lost digits show a narrower dtype.
-    if any(np.isinf(one).any() for one in rounded) or not any(one.any() for one in rounded):
-        return None
-    return compute_plain_coefficient(compute_norm(rounded, group.seen.order, group.divisor), group.threshold)
+from .facts import (
+    NORM_ERROR,
+    AnsweredGroup,
+    Factor,
+    compute_plain_coefficient,
+    raise_to_power,
+    round_doubles,
+)
 
 
 def divide_threshold(part: AnsweredGroup, *, power: float) -> Fraction | None:
@@ -57,6 +50,16 @@ def average_examples(group: AnsweredGroup) -> Fraction | None:
     case, right = group.seen.case, group.compute_coefficient()
     many = len({gradient.group for gradient in case.gradients})
     return right / many if group.seen.operation.sums_examples and right is not None and many > 1 else None
+
+
+def leave_out_example(group: AnsweredGroup, *, place: int) -> Fraction | None:
+    """Return the factor of an example in a sum that leaves out the example at one place."""
+    case, right = group.seen.case, group.compute_coefficient()
+    examples = list(dict.fromkeys(gradient.group for gradient in case.gradients))
+    if not group.seen.operation.sums_examples or right is None or len(examples) < 2:
+        return None
+    is_left_out = case.gradients[group.tensors[0].index].group == examples[place]
+    return Fraction(0) if is_left_out else right
 
 
 def count_equal_once(group: AnsweredGroup) -> Fraction | None:
@@ -122,6 +125,14 @@ def limit_parameter(limit: Limit, *, of_whole: bool = False) -> Factor:
         return Fraction(1) if group.norm <= threshold else threshold / group.norm
 
     return compute_factor
+
+
+def scale_to_clip_factor(group: AnsweredGroup) -> Fraction | None:
+    """Return the coefficient of a unit that is scaled to the clip factor, without the norm of its parameter."""
+    right = group.compute_coefficient()
+    if not group.seen.operation.is_relative or right is None or right == 1:
+        return right
+    return Fraction(get_clipping_threshold(group.seen.case)) / group.norm
 
 
 def tolerate(group: AnsweredGroup) -> Fraction | None:
@@ -204,8 +215,33 @@ def keep_coefficient(group: AnsweredGroup) -> Fraction | None:
     return kept
 
 
+def compare_otherwise(is_above: Callable[[AnsweredGroup, Fraction], bool]) -> Factor:
+    """Return a function that scales to the threshold if other numbers than norm and threshold compare as larger."""
+
+    def compute_factor(group: AnsweredGroup) -> Fraction | None:
+        if not 0 <= group.threshold < math.inf or not group.norm:
+            return group.compute_coefficient()
+        threshold = Fraction(group.threshold)
+        return threshold / group.norm if is_above(group, threshold) else Fraction(1)
+
+    return compute_factor
+
+
+def is_power_above(group: AnsweredGroup, threshold: Fraction) -> bool:
+    """Return whether the sum of powers, of which the norm is the root, is above the threshold."""
+    return group.seen.order != math.inf and raise_to_power(group.norm, group.seen.order) > threshold
+
+
+def scale_gradually(group: AnsweredGroup) -> Fraction | None:
+    """Return the threshold divided by its sum with the norm, for gradients below the threshold, too."""
+    if not 0 < group.threshold < math.inf:
+        return group.compute_coefficient()
+    threshold = Fraction(group.threshold)
+    return threshold / (threshold + group.norm)
+
+
 def scale_always(group: AnsweredGroup) -> Fraction | None:
     """Return the threshold divided by the norm, for gradients below the threshold, too."""
-    if not math.isfinite(group.threshold) or group.threshold < 0 or not group.norm:
+    if not math.isfinite(group.threshold) or group.threshold < 0:
         return None
-    return Fraction(group.threshold) / group.norm
+    return Fraction(group.threshold) / group.norm if group.norm else group.compute_coefficient()

@@ -116,8 +116,10 @@ def _estimate_under_root(group: AnsweredGroup) -> list[float]:
 
 def _estimate_multiple(group: AnsweredGroup) -> list[float]:
     ratio = Fraction(group.tensors[0].factor or 0.0) * group.norm / Fraction(group.threshold)
-    number = float(f"{float(min(ratio, LARGEST_FIT)):.2g}")
-    return [] if number == 1.0 else [number]
+    # Half precision shows two digits of a multiple.
+    digits = range(2, 6) if group.coarsest >= 24 else [2]
+    numbers = dict.fromkeys(float(f"{float(min(ratio, LARGEST_FIT)):.{count}g}") for count in digits)
+    return [number for number in numbers if number != 1.0]
 
 
 def _estimate_least_norm(group: AnsweredGroup) -> list[float]:

@@ -21,6 +21,9 @@ from .model import Basis, Explanation
 #: The rule that a law breaks if it changes the results of almost every call above the threshold.
 ABOVE = "scaled-above"
 
+#: The rule that a law breaks if it scales some gradients below the threshold.
+BELOW = "identity-below"
+
 #: The rule that a law breaks if it changes the results of almost every call with several gradients.
 SEVERAL = "one-norm-over-all"
 
@@ -139,6 +142,8 @@ LAWS: tuple[Law, ...] = (
     Law("no-root", norm=norms.leave_out_root_of_average, breaks=ABOVE),
     Law("other-root", norm=norms.take_square_root),
     Law("mean-of-squares", norm=norms.take_mean, breaks=ABOVE),
+    Law("norm-divided", norm=norms.average_over(lambda group: len(group.seen.case.gradients))),
+    Law("norm-divided", norm=norms.average_over(lambda group: len(group.seen.case.included))),
     Law("other-average", norm=partial(norms.average_by, power=0.0), breaks=ABOVE),
     Law("other-average", norm=partial(norms.average_by, power=0.5), breaks=ABOVE),
     Law("other-average", norm=partial(norms.average_by, power=1.0), breaks=ABOVE),
@@ -153,9 +158,15 @@ LAWS: tuple[Law, ...] = (
     Law("zeros-not-counted", norm=norms.average_over(norms.count_nonzero)),
     Law("mean-subtracted", norm=norms.subtract_mean, breaks=ABOVE),
     Law("norm-of-matrix", norm=norms.take_norms_of_matrices),
-    Law("narrower-arithmetic", partial(factors.round_elements, narrow="float32"), parameters=(("dtype", "float32"),)),
+    Law(
+        "narrower-arithmetic", norm=partial(norms.round_elements, narrow="float32"), parameters=(("dtype", "float32"),)
+    ),
     Law("mean-of-norms", norm=norms.of_several(lambda group, count: group.sum_of_norms / count), breaks=SEVERAL),
-    *(Law("elements-left-out", norm=partial(norms.leave_out_from, place=place)) for place in (2**20, 10**6, 2**16)),
+    *(
+        Law("elements-left-out", norm=partial(norms.keep_elements, kept=slice(place)))
+        for place in (2**20, 10**6, 2**16, -1)
+    ),
+    Law("elements-left-out", norm=partial(norms.keep_elements, kept=slice(1, None))),
     # It comes before the norm that leaves out a large gradient, which may change as little.
     Law("threshold-narrowed", factors.round_threshold_to_first),
     Law("gradients-left-out", norm=partial(norms.leave_out, kept=slice(1, None)), breaks=ABOVE),
@@ -165,6 +176,8 @@ LAWS: tuple[Law, ...] = (
     # Two equal examples are averaged, too. So this law comes first.
     Law("examples-merged", factors.count_equal_once),
     Law("examples-averaged", factors.average_examples),
+    Law("examples-left-out", partial(factors.leave_out_example, place=0)),
+    Law("examples-left-out", partial(factors.leave_out_example, place=-1)),
     # Where examples share no element, their sum has the norm of all examples together.
     Law("examples-summed-first", norm=norms.of_all(lambda one: one.sums_examples)),
     Law("threshold-divided", partial(factors.divide_threshold, power=1.0), is_of_each=True, breaks=SEVERAL),
@@ -180,6 +193,9 @@ LAWS: tuple[Law, ...] = (
     Law("eps-in-limit", factors.limit_parameter(lambda norm, eps, factor: max(norm * factor, eps))),
     Law("eps-ignored", factors.limit_parameter(lambda norm, _, factor: norm * factor)),
     Law("eps-ignored", factors.limit_parameter(lambda norm, _, factor: max(norm, Fraction(1e-3)) * factor)),
+    Law("no-root", factors.limit_parameter(lambda norm, eps, factor: max(norm**2, eps) * factor)),
+    Law("parameter-left-out", factors.limit_parameter(lambda _, __, factor: factor)),
+    Law("parameter-left-out", factors.scale_to_clip_factor),
     Law("whole-parameter", factors.limit_parameter(lambda norm, eps, factor: max(norm, eps) * factor, of_whole=True)),
     Law("signs-lost", AnsweredGroup.compute_coefficient, loses_signs=True, breaks=ABOVE),
     Law("threshold-tolerance", factors.tolerate, keeps=ABOVE),
@@ -188,6 +204,7 @@ LAWS: tuple[Law, ...] = (
         for digits in range(1, 9)
     ),
     Law("sum-of-norms", norm=norms.of_several(lambda group, _: group.sum_of_norms), breaks=SEVERAL),
+    Law("sum-of-norms", norm=norms.add_norms_below_root, breaks=ABOVE),
     Law("largest-of-norms", norm=norms.of_several(lambda group, _: max(group.norms)), breaks=SEVERAL),
     Law("norm-divided", norm=norms.of_several(lambda group, count: group.norm / count), breaks=SEVERAL),
     Law(
@@ -204,6 +221,7 @@ LAWS: tuple[Law, ...] = (
         )
         for order in (2.0, 1.0, math.inf, 3.0, 4.0)
     ),
+    Law("infinity-norm-one", norm=norms.take_root_of_infinite_order),
     *(Law("norms-joined", norm=partial(norms.join_by, order=order)) for order in (2.0, 1.0, math.inf)),
     Law("signed-powers", norm=norms.take_largest_element),
     Law("signed-powers", norm=norms.take_magnitude_of_sum, breaks=ABOVE),
@@ -211,6 +229,12 @@ LAWS: tuple[Law, ...] = (
     Law("long-sum", norm=partial(norms.add_in_turn, dtype=np.float32)),
     Law("long-sum", norm=partial(norms.add_in_turn, dtype=np.float16)),
     Law("always-scales", factors.scale_always),
+    Law("other-comparison", factors.compare_otherwise(factors.is_power_above), breaks=BELOW),
+    Law(
+        "other-comparison", factors.compare_otherwise(lambda group, threshold: group.norm > threshold**2), breaks=BELOW
+    ),
+    Law("other-comparison", factors.compare_otherwise(lambda group, _: group.norm > 1), breaks=BELOW),
+    Law("gradual-coefficient", factors.scale_gradually, breaks=ABOVE),
     Law("coefficient-kept", factors.keep_coefficient),
     Law("sign-flipped", factors.change_above(lambda right, _: -right), breaks=ABOVE),
     Law("scaled-twice", factors.change_above(lambda right, _: right * right), breaks=ABOVE),

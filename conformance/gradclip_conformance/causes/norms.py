@@ -14,8 +14,9 @@ import numpy as np
 
 from gradclip_adapters.operations import Operation
 
-from ..oracle.formats import compute_power_of_two
-from .facts import AnsweredGroup, Factor, raise_to_power
+from ..oracle.formats import FORMATS, compute_power_of_two
+from ..oracle.question import count_divisor
+from .facts import AnsweredGroup, Factor, compute_norm, raise_to_power, round_doubles
 
 
 def take_norm_of_other(group: AnsweredGroup) -> Fraction | None:
@@ -135,12 +136,23 @@ def leave_out(group: AnsweredGroup, *, kept: slice) -> Fraction | None:
     return None if len(left) == len(group.tensors) else group.compute_norm_over(left) if left else Fraction(0)
 
 
-def leave_out_from(group: AnsweredGroup, *, place: int) -> Fraction | None:
-    """Return the norm of the elements before a place of each gradient."""
-    every = [tensor.exact for tensor in group.tensors]
-    if all(len(one) <= place for one in every):
+def keep_elements(group: AnsweredGroup, *, kept: slice) -> Fraction | None:
+    """Return the norm of some of the elements of each gradient."""
+    left = [tensor.before[kept] for tensor in group.tensors]
+    count = sum(map(len, left))
+    if count == group.count:
         return None
-    return group.compute_norm_over([one.take_places(range(len(one))[:place]) for one in every])
+    return (
+        compute_norm(left, group.seen.order, count_divisor(group.seen.case.operation, count)) if count else Fraction(0)
+    )
+
+
+def add_norms_below_root(group: AnsweredGroup) -> Fraction | None:
+    """Return the root of the sum of the norms, which take the place of their powers."""
+    order = group.seen.order
+    if not group.seen.operation.shares_norms or order in (1, math.inf):
+        return None
+    return take_root(group.sum_of_norms) if order == 2 else raise_to_power(group.sum_of_norms, 1 / order)
 
 
 def add_below_root(group: AnsweredGroup, *, eps: float) -> Fraction | None:
@@ -208,6 +220,17 @@ def subtract_mean(group: AnsweredGroup) -> Fraction | None:
     return take_root(power) * compute_power_of_two(exponent)
 
 
+def round_elements(group: AnsweredGroup, *, narrow: str) -> Fraction | None:
+    """Return the norm of elements that were rounded to a narrower dtype."""
+    if all(form.precision <= FORMATS[narrow].precision for form in group.forms):
+        return group.norm
+    rounded = [round_doubles(tensor.before, narrow) for tensor in group.tensors]
+    # Powers that leave the range of the dtype have the same effect. Only lost digits show a narrower dtype.
+    if any(np.isinf(one).any() for one in rounded) or not any(one.any() for one in rounded):
+        return None
+    return compute_norm(rounded, group.seen.order, group.divisor)
+
+
 def take_norms_of_matrices(group: AnsweredGroup) -> Fraction | None:
     """Join the norms of the gradients, where a matrix has a norm of matrices: its largest singular value, for one."""
     order = group.seen.order
@@ -266,6 +289,11 @@ def add_in_turn(group: AnsweredGroup, *, dtype: type[np.floating[Any]]) -> Fract
 def use_other_order(group: AnsweredGroup, *, order: float) -> Fraction | None:
     """Return the norm of another order."""
     return None if group.seen.order == order else group.compute_norm_over([one.exact for one in group.tensors], order)
+
+
+def take_root_of_infinite_order(group: AnsweredGroup) -> Fraction | None:
+    """Return the norm of order infinity that the formula of the other orders gives: a root of this order is 1."""
+    return Fraction(1) if group.seen.order == math.inf else None
 
 
 def take_largest_element(group: AnsweredGroup) -> Fraction | None:

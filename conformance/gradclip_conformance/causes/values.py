@@ -106,6 +106,8 @@ def _list_models(low: float, high: float) -> Iterator[tuple[Explanation, Model]]
         yield Explanation.of("value-nan-lost"), _clip_between(low, high, partial(_replace_nan, number))
     for least, most in ((-high, high), (low, -low), (-high, -low), (-low, high)):
         yield Explanation.predict("value-bounds-mirrored"), _clip_between(least, most)
+    for change in _list_exchanges(low, high):
+        yield Explanation.predict("value-bounds-exchanged"), _clip_between(-np.inf, np.inf, change)
     for least, most in ((0.0, high), (low, 0.0)):
         yield Explanation.predict("value-bound-zero"), _clip_between(least, most)
     yield (
@@ -127,6 +129,14 @@ NARROW = ("float32", "bfloat16", "float16")
 def _clip_between(low: float, high: float, change: Callable[[Doubles], Doubles] = lambda x: x) -> Model:
     """Return the model that changes the elements, and clips them to other bounds."""
     return lambda x, dtype: _clip(change(x), low, high, dtype)
+
+
+def _list_exchanges(low: float, high: float) -> Iterator[Callable[[Doubles], Doubles]]:
+    """Yield the ways to clip to a lower bound of `high` and an upper bound of `low`: the last step decides."""
+    yield lambda x: np.minimum(np.maximum(x, high), low)
+    yield lambda x: np.maximum(np.minimum(x, low), high)
+    yield lambda x: np.where(x < high, high, np.where(x > low, low, x))
+    yield lambda x: np.where(x > low, low, np.where(x < high, high, x))
 
 
 def _replace_nan(number: float, values: Doubles) -> Doubles:

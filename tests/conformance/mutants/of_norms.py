@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .steps import Array, ClipFunction, NormFunction
-from .table import EVERY_DTYPE, add_mutant
+from .table import EVERY_DTYPE, add_mutant, list_rules
 
 # The comparison with the threshold, and the coefficient.
 
@@ -56,6 +56,19 @@ add_mutant(
     "*.identity-below",
     causes=["always-scales", "infinite-threshold-nan"],
     is_above=lambda self, norm, clip_norm: norm != 0,
+)
+add_mutant(
+    "compares the norm with 1",
+    *list_rules("identity-below", lambda operation: operation.is_by_norm and not operation.is_relative),
+    causes=["other-comparison", "infinite-threshold-nan"],
+    is_above=lambda self, norm, clip_norm: not norm <= 1.0,
+)
+add_mutant(
+    "multiplies by clip_norm / (clip_norm + norm)",
+    "*.identity-below",
+    causes=["gradual-coefficient"],
+    is_above=lambda self, norm, clip_norm: norm != 0 and clip_norm < math.inf,
+    scale_in_float64=lambda self, grad, clip_norm, norm: self.right.scale_in_float64(grad, clip_norm, clip_norm + norm),
 )
 add_mutant(
     "multiplies by clip_norm / (max(norm, clip_norm) + 1e-6)",
@@ -177,6 +190,12 @@ add_mutant(
     "takes the largest column or row sum of a matrix, as `numpy.linalg.norm` does",
     "*.infinity-norm",
     compute_norm=_take_matrix_norms,
+)
+add_mutant(
+    "raises the sum to the power of 1 / infinity, which is 0",
+    "global-norm.infinity-norm",
+    causes=["infinity-norm-one"],
+    compute_norm=lambda self, tensors, p: 1.0 if p == math.inf else self.right.compute_norm(tensors, p),
 )
 
 # The range of the numbers, and their digits.

@@ -46,6 +46,12 @@ add_mutant(
     add=lambda self, parts: np.stack(parts),
 )
 add_mutant(
+    "leaves the first of several examples out of the sum",
+    "*.each-example-alone",
+    causes=["examples-left-out"],
+    add=lambda self, parts: self.right.add(parts[1:] or parts),
+)
+add_mutant(
     "adds equal examples once",
     "*.sum-of-examples",
     causes=["examples-merged"],
@@ -70,6 +76,12 @@ add_mutant(
     "adds `eps` to the norm of the parameter",
     "*.least-parameter-norm",
     measure=lambda self, weight: self.compute_norm([weight], 2.0) + self.least,
+)
+add_mutant(
+    "compares the norm of a unit with the clip factor alone",
+    "unitwise.scaled-above",
+    causes=["parameter-left-out"],
+    measure=lambda self, weight: 1.0,
 )
 
 

@@ -26,6 +26,12 @@ add_mutant(
     fill_bounds=lambda self, low, high: (low or -high, high),
 )
 add_mutant(
+    "exchanges the bounds",
+    "value.bounds",
+    causes=["value-bounds-exchanged"],
+    fill_bounds=lambda self, low, high: self.right.fill_bounds(low, high)[::-1],
+)
+add_mutant(
     "truncates the bounds to integers",
     "value.power-of-two-scaling",
     causes=["threshold-rounded"],
